@@ -32,7 +32,7 @@ log = logging.getLogger("mkdocs.hooks.site")
 def on_files(files, config):
     for uri, path in ELSEWHERE.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
-    # The pages of the repository that are not on the site: at least what their links name is there.
+    # The pages of the repository that are not on the site: at least the targets of their links exist.
     for path in [ROOT / "README.md", *ROOT.glob("crates/**/*.md"), *ROOT.glob("packaging/**/*.md"), *ROOT.glob("benches/**/*.md")]:
         for _, target, *_ in LINK.findall(path.read_text(encoding="utf-8")):
             if ":" not in target and not (path.parent / target).exists():

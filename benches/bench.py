@@ -125,7 +125,7 @@ class Speed:
                 for ours in self.sides(turn):
                     lines = self.lines(RELEASE / "b2kit" if ours else self.c, "bench", **options, **more)
                     self.note((rows, f"{name} {codec} {filter}" + f" {chunk}" * (rows in ("threads", "small")), count), ours, lines)
-        # Each side decodes what the other compressed: several chunks, of which the last is shorter.
+        # Each side decodes the chunks of the other: several chunks, the last of which is shorter.
         if rows not in ("threads", "small"):
             for encoder, decoder in [(self.c, RELEASE / "b2-bench-peer"), (RELEASE / "b2-bench-peer", self.c)]:
                 for program, what in [(encoder, "encode"), (decoder, "decode")]:

@@ -1,4 +1,4 @@
-"""Builds what users install, and tries each of it in an empty environment, as a new user would.
+"""Builds all packages, and tries each in an empty environment, as a new user would.
 
 Archives of the crates, wheels, source distribution of the Python package, and libblosc2 for C; all of them into target/packages.
 Nothing is published; docs/contributing/releasing.md describes how to. Needs cargo, its target wasm32-unknown-unknown, a C compiler, pkg-config and Python 3.11 or later.

@@ -85,7 +85,7 @@ struct reader { uint64_t seed; uint8_t *to; };
 static void *read_boxes(void *p) {
   struct reader *reader = p;
   const int64_t box[3] = {BOX, BOX, BOX};
-  /* An array must not be read by two threads at once: each has its own. */
+  /* Two threads must not read one array concurrently: each has its own. */
   b2nd_array_t *a = open_file(opt.path, 1);
   get_boxes(a, reader->seed, READER_BOXES, box, reader->to, 0);
   b2nd_free(a);
@@ -215,7 +215,7 @@ static long status_kib(const char *key) {
   return kib;
 }
 
-/* Memory that an operation takes at its peak, beside what was there before. */
+/* Peak memory that an operation adds to what was in use before. */
 static void scratch(const char *op) {
   struct spent spent;
   FILE *f = fopen("/proc/self/clear_refs", "w");

@@ -1,4 +1,4 @@
-/* Chunks: the operations of `b2kit bench --input`, beside memcpy; and files of chunks that the other side reads.
+/* Chunks: the operations of `b2kit bench --input`, and memcpy; and files of chunks that the other side reads.
  *
  * A file of chunks is, for each chunk, its size (4 bytes, little-endian) and its bytes. */
 #include "peer.h"

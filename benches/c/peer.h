@@ -1,4 +1,4 @@
-/* The C side of `bench.py`: times libblosc2 as the programs beside it time this project. */
+/* The C side of `bench.py`: times libblosc2 in the same way as the Rust programs time this project. */
 #ifndef PEER_H
 #define PEER_H
 #define _GNU_SOURCE

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use b2_chunk::{Chunk, ChunkReader, ChunkRef, Container, DParams, LazyChunk, LazyHead, Limits, Plugins};
 use b2_codecs::fuzzing as loops;
 use b2_filters::{available_kernels, fuzzing as kernels};
-use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
 
 use crate::checks::{filled, same};
 use crate::dice::Dice;
@@ -16,13 +15,8 @@ const MAX_PLAIN: u64 = 1 << 18;
 
 /// All codecs and filters.
 pub(crate) fn plugins() -> Plugins {
-    static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
-        Plugins::builtin()
-            .with_codec(FixedAccuracy)
-            .with_codec(FixedPrecision)
-            .with_codec(FixedRate)
-            .with_codec(b2_pco::Pco)
-    });
+    static PLUGINS: LazyLock<Plugins> =
+        LazyLock::new(|| Plugins::builtin().with_codecs(b2_zfp::codecs()).with_codec(b2_pco::Pco));
     PLUGINS.clone()
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use b2_codecs::{Codec, CodecContext, CodecId, Encoded, fuzzing};
-use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
 
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
@@ -12,14 +11,8 @@ use crate::dice::{Dice, Params};
 const MAX_PLAIN: usize = 1 << 16;
 
 pub(crate) fn codec(id: CodecId) -> Arc<dyn Codec> {
-    let builtin = b2_codecs::builtin().into_iter().find(|codec| codec.id() == id);
-    match id {
-        id if id == FixedAccuracy.id() => Arc::new(FixedAccuracy),
-        id if id == FixedPrecision.id() => Arc::new(FixedPrecision),
-        id if id == FixedRate.id() => Arc::new(FixedRate),
-        CodecId::PCO => Arc::new(b2_pco::Pco),
-        _ => builtin.expect("a built-in codec"),
-    }
+    let all = b2_codecs::builtin().into_iter().chain(b2_zfp::codecs()).chain([Arc::new(b2_pco::Pco) as _]);
+    all.into_iter().find(|codec| codec.id() == id).expect("a codec")
 }
 
 /// Decodes one stream with the loops of every instruction set. All must return the same bytes or the same error,

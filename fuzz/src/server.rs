@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use b2_frame::{Compare, FrameWriter, ReadCosts, SuperChunk};
+use b2_frame::{Compare, FrameWriter, ReadTuning, SuperChunk};
 use b2_http::{Http, HttpOptions};
 use b2nd::{ArrayBuilder, NdArray, Selection, source};
 
@@ -85,7 +85,7 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-/// Answers one request. Returns whether to keep the connection open.
+/// Responds to one request. Returns whether to keep the connection open.
 fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
     // The order of requests varies, so choose the behaviour by range.
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(asked) as usize;
@@ -187,9 +187,9 @@ pub(crate) fn run(data: &[u8]) {
     VERSION_MISMATCH.store(false, SeqCst);
     let http = HttpOptions::default().proxy(false).in_flight(4).pause(Duration::from_millis(1));
     let http = Http::new(http.timeout(Duration::from_millis(300)));
-    let costs = if how & 2 == 0 { ReadCosts::REMOTE } else { ReadCosts::REMOTE.small(1000).head(64) };
+    let tuning = if how & 2 == 0 { ReadTuning::REMOTE } else { ReadTuning::REMOTE.whole_chunk_max(1000).head_len(64) };
     let compare = [Compare::Once, Compare::Never, Compare::Always];
-    let options = SuperChunk::options().file_system(Arc::new(http.clone())).costs(costs);
+    let options = SuperChunk::options().file_system(Arc::new(http.clone())).tuning(tuning);
     let options = options.compare(compare[usize::from(how >> 2) % 3]).checksums(how & 16 == 0);
     let url = format!("http://127.0.0.1:{}/{number}", files.port);
     let Ok(array) = NdArray::open_with(&url, &options) else { return };

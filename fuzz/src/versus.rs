@@ -48,7 +48,7 @@ type ChunkResult = Result<PlainChunk, String>;
 
 struct PlainChunk {
     bytes: Bytes,
-    /// Whether C-Blosc2 leaves the memory as it is.
+    /// Whether C-Blosc2 leaves the memory unchanged.
     uninitialised: bool,
     /// Whether the chunk uses the old bytedelta filter.
     old_bytedelta: bool,

@@ -1,10 +1,10 @@
-"""Reads with C-Blosc2 what this project wrote.
+"""Reads with C-Blosc2 the files that this project wrote.
 
     check_cases.py --dir DIR
 
 Takes one case a line (JSON) on standard input, reads the file it names, and answers with one line:
 
-    {"id": ..., "checks": {name: null or what went wrong}, "after": {...} or null}
+    {"id": ..., "checks": {name: null or the fault}, "after": {...} or null}
 
 `after` describes a copy of the file that C has changed since, for this project to read again. What C is known
 to get wrong is left out: parts of delta chunks, parts of chunks with a dictionary, item slices of frames with
@@ -92,7 +92,7 @@ class Check:
         return {"path": os.path.basename(target), "raw": raw, **facts, **self.change_layers(schunk)}
 
     def change_layers(self, schunk):
-        """Adds, replaces and deletes vlmetalayers, and replaces a fixed one: what they are then."""
+        """Adds, replaces and deletes vlmetalayers, and replaces a fixed one. Returns the results."""
         vl = {k: bytes.fromhex(v) for k, v in self.get("vlmetalayers", {}).items()}
         names = list(vl)
         if names:
@@ -152,7 +152,7 @@ def item_slices(c, schunk, typesize):
 def is_block_long(schunk, start, stop):
     """Whether the slice takes as many bytes of a chunk as one of its blocks has, from the middle of a block.
 
-    C-Blosc2 3.3.5 returns wrong data for those, of its own chunks as well.
+    C-Blosc2 3.3.5 returns wrong data for those, even from its own chunks.
     """
     size = schunk.chunksize
     for nchunk in range(start // size, -(-stop // size)):

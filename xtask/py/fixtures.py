@@ -37,7 +37,7 @@ def listing():
 
 
 def write(producer, names, out):
-    """Writes the named fixtures and prints what the manifest has to know of them."""
+    """Writes the named fixtures and prints their manifest entries."""
     known = {f"{producer}/{f.name}": f for f in fixtures_cases.cases(producer)}
     for name in names:
         path = os.path.join(out, name)

@@ -1,6 +1,6 @@
-"""The fixtures of each producer: what they are called, what is in them and how they are made.
+"""The fixtures of each producer: names, contents and how they are created.
 
-Listing needs no blosc2 and no NumPy; both are imported when a fixture is made.
+Listing needs neither blosc2 nor NumPy; both are imported when a fixture is created.
 """
 
 from dataclasses import dataclass, field

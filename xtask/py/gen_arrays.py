@@ -127,7 +127,7 @@ def constructed(case):
 
 
 def resized(case):
-    """Shrunk and grown, with writes in between; what is cut off may come back."""
+    """Shrunk and grown, with writes in between; items that were cut off may reappear."""
     rng = case.rng
     dtype = numpy_dtype(p.pick(rng, ["<i2", "<f4", "<i8", "|S7"]))
     ndim = int(rng.integers(1, 5))

@@ -6,9 +6,9 @@ For each case one line of JSON on standard output when it begins and one when it
 DIR. A case depends on the seed and its number alone. The fields of a case:
 
     id, kind        chunk, vlchunk, frame or array
-    labels          what the tables of the report are split by
-    path, offset    the file or folder, and where in it the frame begins
-    raw             file with the data that reading must give; null if nothing is defined (uninitialised)
+    labels          the rows and columns of the tables of the report
+    path, offset    the file or folder, and the offset of the frame in it
+    raw             file with the expected data; null if undefined (uninitialised)
     oracle          "original": the data that went in; "peer": C's own decoding of whole chunks, where the
                     pipeline is lossy or C changes its input
     the rest        facts to compare: header fields, sizes of chunks or blocks, shape, dtype, metalayers

@@ -1,7 +1,7 @@
 """An array put together from its decoded chunks.
 
 The C library returns wrong slices of delta chunks and refuses slices of chunks with a dictionary; whole chunks
-it decodes rightly. So where the library has to say what an array holds, it is asked for chunks only.
+it decodes correctly. So only chunks are read to determine the content of an array.
 """
 
 import ast

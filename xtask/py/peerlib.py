@@ -44,7 +44,7 @@ def pipelines(rng, typesize):
     if typesize in (1, 2, 4, 8):
         out["int_trunc+shuffle"] = [(INT_TRUNC, -int(rng.integers(1, 8 * typesize))), (SHUFFLE, 0)]
     if typesize > 255:
-        # Its parameter is one byte, and C loses what is left over after the last item.
+        # Its parameter is one byte, and C loses the bytes after the last whole item.
         del out["bytedelta-v1"]
     if typesize == 1:
         # python-blosc2 drops bytedelta for items of one byte; so does the pipeline that is written.
@@ -93,7 +93,7 @@ def slots(filters):
 
 
 def loses_tail(filters):
-    """Whether C loses what is left over after the last item of a block."""
+    """Whether C loses the bytes after the last whole item of a block."""
     return any(f in (DELTA, BYTEDELTA_V1, TRUNC_PREC, INT_TRUNC) for f, _ in filters) or len(filters) >= 3
 
 

@@ -5,11 +5,11 @@
 Each line on stdout is one of
     {"begin": n}                          sequence n starts
     {"do": [operation, ...]}              for this project, which answers with a line on stdin
-    {"note": operation, "text": ...}      what C-Blosc2 does next
+    {"note": operation, "text": ...}      the next operation of C-Blosc2
     {"excluded": reason}                  a result that is not compared
-    {"verdict": text}                     what the checksums say after a change by C-Blosc2
+    {"verdict": text}                     the state of the checksums after a change by C-Blosc2
     {"end": n, "wrong": null or text}
-After each turn both sides read all of the file, which is compared with a plain copy of what it should hold.
+After each turn both sides read the whole file, which is compared with a plain copy of the expected content.
 """
 
 import argparse
@@ -118,7 +118,7 @@ class Sequence:
         if before is None:
             same("this project, of the checksums,", found, "none" if self.begun_by == "C" else "ok")
         elif self.turn == "ours":
-            # Those that only the header does not fit are right again; the others are gone.
+            # Checksums that only contradict the header are valid again; the others are gone.
             allowed = {"ok": ["ok"], "none": ["none"], "changed": ["ok", "none"]}[before]
             if found not in allowed:
                 raise Wrong(f"the checksums were {before}, and are {found} after a change of ours")
@@ -134,7 +134,7 @@ class Sequence:
             same("this project, of the checksums,", found, "ok" if self.turn == "add checksums" else "none")
 
     def others(self, opened):
-        """The frame as C reads it from memory and by mapping the file, and what C copies of it."""
+        """The frame as C reads it from memory and by mapping the file, and C's copy of it."""
         yield "opened", opened
         if self.contiguous:
             with open(self.path, "rb") as file:
@@ -142,7 +142,7 @@ class Sequence:
             yield "mapped", blosc2.open(self.path, mmap_mode="r")
 
     def reopen(self, nchunks):
-        """What C reads, after this project has read all of it as it should be."""
+        """The data that C reads, after this project has read the expected data."""
         try:
             return blosc2.open(self.path, mode="r")
         except RuntimeError as e:

@@ -145,7 +145,7 @@ fn check(name: &str, src: &Path, layers: Option<&str>, problems: &mut Vec<String
     let unknown = levels.keys().filter(|layer| {
         **layer != "*" && !all.keys().any(|module| module.first().is_some_and(|first| first == *layer))
     });
-    problems.extend(unknown.map(|layer| format!("{name}: the layer {layer} is no module")));
+    problems.extend(unknown.map(|layer| format!("{name}: the layer {layer} is not a module")));
     (all.len(), imports.values().map(BTreeSet::len).sum())
 }
 
@@ -198,6 +198,6 @@ fn circles_and_wrong_layers_are_found() {
     assert_eq!(problems.iter().filter(|problem| problem.contains("no lower layer")).count(), 2);
     assert!(
         problems.contains(&"x: a is in no layer".to_owned())
-            && problems.contains(&"x: the layer d is no module".to_owned())
+            && problems.contains(&"x: the layer d is not a module".to_owned())
     );
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::chunk::{CParams, Compression, FilterSlot};
 use b2kit::frame::{Checksums, Durability, Storage};
-use b2kit::frame::{FrameParams, ReadCosts};
+use b2kit::frame::{FrameParams, ReadTuning};
 use b2kit::{
     ArrayBuilder, ArrayEditor, CodecId, Dtype, FilterId, FrameEditor, FrameWriter, NdArray, RegionSource,
     Selection, SuperChunk, source,
@@ -205,7 +205,7 @@ impl ChangeReport {
 }
 
 /// Costs of a remote reader, which uses the table of block starts even for small chunks.
-const REMOTE_COSTS: ReadCosts = ReadCosts::REMOTE.small(100).head(64);
+const REMOTE_TUNING: ReadTuning = ReadTuning::REMOTE.whole_chunk_max(100).head_len(64);
 
 /// The file that this project has open.
 #[derive(Default)]
@@ -290,7 +290,7 @@ impl OpenFile {
 fn read_array(path: &Path, items: &Path) -> Result<Value> {
     let array = NdArray::open(path)?;
     let all = array.all().read_bytes()?;
-    let far = NdArray::open_with(path, &SuperChunk::options().costs(REMOTE_COSTS))?;
+    let far = NdArray::open_with(path, &SuperChunk::options().tuning(REMOTE_TUNING))?;
     ensure!(far.all().read_bytes()? == all, "read as from remote storage, the items differ");
     if let [len, ..] = *array.shape()
         && len > 0
@@ -317,7 +317,7 @@ fn read_frame(path: &Path) -> Result<Value> {
         let value = schunk.vlmetalayers().get(&*name)?.context("a vlmetalayer without a value")?;
         layers.insert(name.into_owned(), to_hex(&value));
     }
-    let far = schunk.clone().with_costs(REMOTE_COSTS);
+    let far = schunk.clone().with_tuning(REMOTE_TUNING);
     let mut start = 0;
     for nchunk in 0..schunk.nchunks() {
         let plain = schunk.chunk(nchunk).decompress()?;

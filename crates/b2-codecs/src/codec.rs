@@ -54,8 +54,8 @@ impl<'a> CodecContext<'a> {
 /// A compression algorithm for streams, identified by the codec id in the chunk header.
 ///
 /// # Using one
-/// [`builtin`](crate::builtin) returns the codecs of this crate. A chunk does so by itself; on their own they work on bare
-/// streams, whose length the caller has to keep.
+/// [`builtin`](crate::builtin) returns the codecs of this crate. Chunks use them automatically; used directly, they work on bare
+/// streams, whose length the caller has to store.
 ///
 /// ```
 /// use b2_codecs::{CodecContext, CodecError, CodecId, Encoded, builtin};
@@ -77,8 +77,8 @@ impl<'a> CodecContext<'a> {
 /// ```
 ///
 /// # Writing one
-/// A codec makes encoders and decoders, of which each thread keeps its own. Ids from 160 on are free for users. `Plugins`
-/// of the crate `b2-chunk` take it by `with_codec`. Decoders get bytes from damaged and hostile files: they return errors
+/// A codec creates encoders and decoders, one per thread. Ids from 160 on are free for users. `Plugins`
+/// of the crate `b2-chunk` registers it with `with_codec`. Decoders get bytes from damaged and hostile files: they return errors
 /// instead of panicking, and fill all of their destination or fail.
 ///
 /// ```
@@ -201,7 +201,7 @@ pub struct CodecProperties {
     pub dictionaries: bool,
     /// Whether it interprets its input as floats, so that the filters before it must keep them floats.
     pub takes_floats: bool,
-    /// Whether it compresses items as numbers, so that no filter before it may make other bytes of them.
+    /// Whether it compresses items as numbers, so that no filter may change their bytes before it.
     pub takes_numbers: bool,
     /// Whether it benefits from large blocks, because its matches reach far back.
     pub long_windows: bool,
@@ -323,7 +323,7 @@ pub trait Decoder: Send {
     /// The rest of the stream may or may not be checked. If it is damaged, the result is an error or the bytes before
     /// the damage, never other bytes.
     ///
-    /// The default implementation decodes all `len` bytes into a buffer of its own, so `len` must be checked if it
+    /// The default implementation decodes all `len` bytes into a separate buffer, so `len` must be checked if it
     /// comes from a file. Codecs that can stop early override it and need no buffer.
     ///
     /// # Errors
@@ -349,7 +349,7 @@ pub enum Encoded {
     TooBig,
 }
 
-/// Refuses to encode in the build for the page in a browser (`crates/apps/b2-wasm`), which then has no encoders in it.
+/// Fails in the build for the browser page (`crates/apps/b2-wasm`), so that no encoders are linked into it.
 ///
 /// # Errors
 /// [`CodecError::Unsupported`] in that build.

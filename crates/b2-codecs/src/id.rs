@@ -32,7 +32,7 @@ impl CodecId {
     pub const ZFP_FIXED_PRECISION: Self = Self(34);
     /// zfp with fixed rate.
     pub const ZFP_FIXED_RATE: Self = Self(35);
-    /// pcodec, by the crate `b2-pco`. The id is one of those for users, and C-Blosc2 does not know it.
+    /// pcodec, from the crate `b2-pco`. The id is in the range for users, and C-Blosc2 does not know it.
     pub const PCO: Self = Self(217);
 
     /// Returns the 3-bit field for this codec in the flags of the chunk header.

@@ -27,7 +27,7 @@ mod lz4;
 mod lz77;
 mod ndlz;
 #[cfg(any(feature = "zlib-rs", feature = "zstd-c"))]
-#[cfg_attr(not(all(feature = "zlib-rs", feature = "zstd-c")), allow(dead_code))] // Each uses its own part.
+#[cfg_attr(not(all(feature = "zlib-rs", feature = "zstd-c")), allow(dead_code))] // Each module uses only a part.
 #[allow(clippy::cast_possible_truncation, reason = "counts and positions of streams below 4 GiB")]
 mod probe;
 #[cfg(feature = "snappy")]

@@ -45,7 +45,7 @@ pub(crate) enum StreamKind {
     Mixed,
 }
 
-/// What the samples of a segment indicate.
+/// Statistics of the samples of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Estimate {
     /// Entropy of the values, in 1/256 bits per byte.
@@ -80,7 +80,7 @@ impl Estimate {
     }
 }
 
-/// The table of positions, kept from stream to stream.
+/// The table of positions, reused from stream to stream.
 pub(crate) struct Prober {
     table: Box<[u32; 1 << HASH_LOG]>,
     /// Offset added to positions in `table`. It grows, so that entries of earlier streams become invalid without
@@ -136,7 +136,7 @@ impl Prober {
         let mean = Estimate { entropy: sum.entropy / count, repeats: sum.repeats / count, long: sum.long };
         let mut others = starts.rev().skip(1).step_by(2);
         match mean.kind() {
-            // Check the distribution of values in the segments that were left out.
+            // Check the distribution of values in the segments that were skipped.
             StreamKind::Noise
                 if all_noise && others.all(|start| sampled_entropy(&src[start..start + SEGMENT]) >= EVEN) =>
             {

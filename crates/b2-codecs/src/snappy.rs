@@ -1,4 +1,4 @@
-//! Snappy, which only chunks of C-Blosc 1 have. Decoding only.
+//! Snappy, used only in chunks of C-Blosc 1. Decoding only.
 
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoder};
 
@@ -77,7 +77,7 @@ mod tests {
             for byte in 0..=255 {
                 let mut damaged = stream.clone();
                 damaged[at] = byte;
-                // Whatever comes out, nothing panics.
+                // Any result is fine, but nothing panics.
                 let _ = decode(&damaged, &mut [0; 64]);
             }
         }

@@ -50,7 +50,7 @@ pub fn list<T>(capacity: usize) -> Result<Vec<T>, OutOfMemory> {
     Ok(list)
 }
 
-/// Reserves room for `more` items. The first reservation of an empty list is exact.
+/// Reserves space for `more` items. The first reservation of an empty list is exact.
 ///
 /// # Errors
 /// [`OutOfMemory`] if there is not enough memory.

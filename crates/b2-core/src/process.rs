@@ -47,7 +47,7 @@ impl<T> PerProcess<T> {
         Self(Generation::empty())
     }
 
-    /// Creates it with a value that looks like that of the parent process, as it is in a child after a fork; for tests.
+    /// Creates it with a value that looks like the parent's, as in a child after a fork; for tests.
     #[doc(hidden)]
     pub fn inherited(value: T) -> Self {
         let this = Self::new();

@@ -8,7 +8,7 @@ use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperti
 
 /// The byte delta filter (id 35), for use after byte shuffle.
 ///
-/// The parameter byte is the number of planes; 0 stands for the item size of the container.
+/// The parameter byte is the number of planes; 0 means the item size of the container.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteDelta;
 

@@ -1,4 +1,4 @@
-//! Checks of what filters are called with, and the division of a block for filters that can undo part of it.
+//! Checks of the arguments of filters, and the division of a block for filters that can undo part of it.
 
 use std::ops::Range;
 

@@ -42,12 +42,12 @@ pub use names::{FrameFile, INDEX_NAME};
 pub use read::chunk::ChunkRef;
 pub use read::chunk_infos::ChunkInfo;
 pub use read::compare::Compare;
-pub use read::costs::ReadCosts;
 pub use read::opening::{PathKind, sniff};
 pub use read::options::ReadOptions;
 pub use read::requests::{Job, Read, Request, RequestBudget};
 pub use read::retry::{RetryPolicy, retry_on_change};
 pub use read::super_chunk::SuperChunk;
+pub use read::tuning::ReadTuning;
 pub use read::unstored::UnstoredBytes;
 pub use repair::cross::CrossCheck;
 pub use repair::salvage::{Condition, LostBlocks, LostChunks, SalvageReport, salvage};
@@ -80,6 +80,7 @@ pub use {
     repair::salvage::{ChunkUse, KnownHeader, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},
+    storage::lock_file_version::HeldLock,
     storage::rooted_dir::RootedDir,
     write::edit::PreparedChunk,
     write::edit::table::{Table, count, is_table},

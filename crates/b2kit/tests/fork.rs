@@ -23,7 +23,7 @@ use b2kit::{
 
 const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
 
-/// Far more than any child needs; one that hangs needs more than any time.
+/// Much longer than any child needs, so that only a child that hangs exceeds it.
 const FORK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One test, because a thread that starts or ends holds a lock of Rust's standard library for a moment, and a child that was
@@ -157,7 +157,7 @@ fn editors_of_the_parent_change_nothing_in_the_child() {
         let mut editor = Some(editor);
         let child = Child::run(|| {
             gate.pass();
-            // The parent has committed what is staged here.
+            // The parent has committed the changes that are staged here.
             let mut editor = editor.take().unwrap();
             is_foreign(editor.append(Chunk::compress_bytes(&data(4000, 5), &cparams()).unwrap()));
             is_foreign(editor.update_bytes(0, &data(4000, 5)));
@@ -178,7 +178,7 @@ fn editors_of_the_parent_change_nothing_in_the_child() {
         let expected = [data(8000, 1), data(9000, 2), data(10, 3)].concat();
         assert_eq!(schunk.read_bytes(0..expected.len() as u64).unwrap(), expected);
         schunk.verify_checksums().unwrap();
-        // The lock is still the parent's, who goes on.
+        // The parent still holds the lock, and continues.
         assert!(lock_file(&path).try_lock().is_err());
         let mut editor = editor.unwrap();
         editor.delete(0).unwrap();

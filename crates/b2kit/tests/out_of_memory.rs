@@ -2,7 +2,7 @@
 //!
 //! Each operation is run again and again; the first time its first allocation fails, then its second, until it gets
 //! through without a failure. Only allocations of [`LARGE`] bytes and more fail: Rust's boxes, lists of a handful
-//! and error messages know no other answer to a lack of a few bytes than to end the process.
+//! and error messages can only abort the process if a few bytes are not available.
 
 // The one way to make allocations fail is to be the allocator.
 #![allow(unsafe_code)]
@@ -19,7 +19,7 @@ use b2kit::{
     ArrayBuilder, Chunk, CodecId, Dtype, FilterId, FrameEditor, FrameWriter, Limits, NdArray, SuperChunk,
 };
 
-/// Smaller allocations never fail, in bytes. Some tables of encoders, whose sizes are fixed, have 8 KiB.
+/// Smaller allocations, in bytes, never fail. Some encoder tables of fixed size have 8 KiB.
 const LARGE: usize = 16 << 10;
 
 /// The system's allocator, of which one call can be made to fail.
@@ -49,7 +49,7 @@ impl Failing {
     }
 }
 
-// SAFETY: All calls go to the system's allocator as they are, or return null, which says that there is no memory.
+// SAFETY: All calls go unchanged to the system's allocator, or return null, which means out of memory.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if Self::fails(layout.size()) {

@@ -31,7 +31,7 @@ class LibraryHook(BuildHookInterface):
             raise RuntimeError(f"expected {len(LIBRARIES)} libraries, cargo built {files}")
         for file in files:
             name = file.replace("\\", "/").rpartition("/")[2]
-            # A folder of their own, because HDF5 loads every library in it.
+            # A separate folder, because HDF5 loads every library in it.
             build_data["force_include"][file] = f"b2kit_hdf5_plugin/plugins/{name}"
         build_data["tag"] = f"py3-none-{platform_tag()}"
         build_data["pure_python"] = False

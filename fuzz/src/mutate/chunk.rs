@@ -1,64 +1,64 @@
 //! Mutates chunks: the header, the table of block starts, the streams.
 
 use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterId, FilterSlot, SpecialKind, SplitMode};
+use b2_testkit::hostile::{Number, Walk};
 
-use super::{Rng, put, walk};
-use crate::dice::Dice;
+use super::{Rng, put, raw};
 
 const FILTERS: [u8; 10] = [0, 1, 2, 3, 4, 32, 33, 34, 35, 36];
 
 /// Mutates a chunk.
 pub fn chunk(bytes: &mut Vec<u8>, rng: &mut Rng) {
     if bytes.len() < 32 {
-        *bytes = made(&[7; 100], &mut rng.0).unwrap_or_default();
+        *bytes = made(&[7; 100], rng).unwrap_or_default();
         return;
     }
     let mut streams = Vec::new();
-    let numbers = walk(bytes, |walk| {
+    let numbers = Walk::numbers(bytes, |walk| {
         walk.chunk(0, None);
         streams = std::mem::take(&mut walk.streams);
     });
     // Where the streams start, if there are any.
     let data = streams.iter().map(|stream| stream.start).min().unwrap_or(32).min(bytes.len() - 1);
-    match rng.0.below(14) {
-        0..=7 if rng.0.one_in(5) => {
-            let slot = rng.0.below(6);
-            bytes[0x10 + slot] = *rng.0.pick(&FILTERS);
+    match rng.below(14) {
+        0..=7 if rng.one_in(5) => {
+            let slot = rng.below(6);
+            bytes[0x10 + slot] = *rng.pick(&FILTERS);
             // The codec format, the split bit, or the kind of special value.
-            match rng.0.below(4) {
-                0 => bytes[2] = bytes[2] & 0x1F | (rng.0.below(8) as u8) << 5,
+            match rng.below(4) {
+                0 => bytes[2] = bytes[2] & 0x1F | (rng.below(8) as u8) << 5,
                 1 => bytes[2] ^= 0x10,
                 2 => bytes[2] ^= 0x02,
-                _ => bytes[0x1F] = bytes[0x1F] & 0x8F | (rng.0.below(6) as u8) << 4,
+                _ => bytes[0x1F] = bytes[0x1F] & 0x8F | (rng.below(6) as u8) << 4,
             }
         }
-        0..=7 => rng.one_of(bytes, &numbers),
-        8 | 9 => rng.raw(bytes, data..usize::MAX, false),
+        0..=7 => Number::damage_one(&numbers, bytes, rng),
+        8 | 9 => raw(bytes, data..usize::MAX, false),
         10 => {
             // Set sizes that are consistent with each other, but not with the streams.
-            let blocksize = 1 + rng.0.below(4096) as u32;
-            let nbytes = blocksize * (1 + rng.0.below(5) as u32) + rng.0.below(7) as u32;
+            let blocksize = 1 + rng.below(4096) as u32;
+            let nbytes = blocksize * (1 + rng.below(5) as u32) + rng.below(7) as u32;
             put(bytes, 4, &nbytes.to_le_bytes());
             put(bytes, 8, &blocksize.to_le_bytes());
         }
         11 => {
-            let keep = rng.0.below(bytes.len());
+            let keep = rng.below(bytes.len());
             bytes.truncate(keep.max(16));
         }
         _ => {
-            if let Some(made) = made(&bytes[data..], &mut rng.0) {
+            if let Some(made) = made(&bytes[data..], rng) {
                 *bytes = made;
             }
         }
     }
-    if !rng.0.one_in(6) {
+    if !rng.one_in(6) {
         let len = bytes.len() as u32;
         put(bytes, 12, &len.to_le_bytes());
     }
 }
 
 /// Compresses data like `plain` into a chunk, with parameters of all kinds.
-pub(crate) fn made(plain: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
+pub(crate) fn made(plain: &[u8], dice: &mut Rng) -> Option<Vec<u8>> {
     let typesize = *dice.pick(&[1, 2, 3, 4, 4, 8, 8, 16, 17, 255]);
     let mut data = plain.repeat(1 + dice.below(1 + 6000 / plain.len().max(1)));
     if dice.one_in(2) {
@@ -86,7 +86,7 @@ pub(crate) fn made(plain: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
 }
 
 /// Returns arbitrary compression parameters that this library supports.
-pub(crate) fn parameters(typesize: usize, dice: &mut Dice) -> Option<CParams> {
+pub(crate) fn parameters(typesize: usize, dice: &mut Rng) -> Option<CParams> {
     let codec = *dice.pick(&[CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD]);
     let filters: Vec<FilterSlot> = (0..dice.below(4))
         .map(|_| {

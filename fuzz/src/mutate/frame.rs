@@ -4,24 +4,24 @@ use std::iter;
 use std::ops::Range;
 
 use b2_chunk::{Chunk, Compression};
-use b2_testkit::hostile::{FrameLayout, Number, Seal, stored, sum};
+use b2_testkit::hostile::{FrameLayout, Number, Seal, Walk, damage, stored, sum};
 
-use super::{Rng, in_place, put, walk};
+use super::{Rng, in_place, put, raw};
 
 /// Mutates a contiguous frame, or the index file of a sparse one.
 pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let len = bytes.len();
     let mut layout = None;
-    let numbers = walk(bytes, |walk| layout = walk.frame());
+    let numbers = Walk::numbers(bytes, |walk| layout = walk.frame());
     let Some(layout) = layout else {
         // The lengths are implausible: fix them, or change anything.
         mend(bytes);
-        rng.raw(bytes, 0..len, false);
+        raw(bytes, 0..len, false);
         return;
     };
     let (header_len, trailer) = (layout.header.end, layout.trailer.clone());
-    match rng.0.below(16) {
-        0..=2 => rng.one_of(bytes, &numbers),
+    match rng.below(16) {
+        0..=2 => Number::damage_one(&numbers, bytes, rng),
         3 | 4 => drop(entries(bytes, &layout, rng)),
         5..=7 => {
             let chunks = chunks(bytes, header_len..layout.index.start);
@@ -29,15 +29,15 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
         }
         8 => in_place(bytes, layout.array().unwrap_or_default(), super::meta, rng),
         // Change names, offsets or values of metalayers.
-        9 => rng.raw(bytes, 87..header_len, true),
+        9 => raw(bytes, 87..header_len, true),
         10 => {
             // The same, but changing the length.
-            rng.raw(bytes, 87..header_len, false);
+            raw(bytes, 87..header_len, false);
             let header_len = header_len + bytes.len() - len;
             put(bytes, 11, &(header_len as u32).to_be_bytes());
         }
         11 => {
-            rng.raw(bytes, trailer.start..trailer.end - 23, false);
+            raw(bytes, trailer.start..trailer.end - 23, false);
             let end = trailer.end + bytes.len() - len;
             put(bytes, end - 22, &((end - trailer.start) as u32).to_be_bytes());
         }
@@ -47,20 +47,13 @@ pub fn frame(bytes: &mut Vec<u8>, rng: &mut Rng) {
         }
         13 => one_chunk(bytes, std::slice::from_ref(&layout.index), rng),
         // Change trailer length and fingerprint.
-        14 => rng.raw(bytes, trailer.end - 23..trailer.end, true),
-        _ => {
-            let at = rng.0.below(len);
-            match rng.0.below(3) {
-                0 => bytes.truncate(at),
-                1 => bytes.extend_from_within(at..),
-                _ => drop(bytes.drain(at..(at + rng.0.below(64)).min(len))),
-            }
-        }
+        14 => raw(bytes, trailer.end - 23..trailer.end, true),
+        _ => damage(bytes, 64, rng),
     }
-    if !rng.0.one_in(5) {
+    if !rng.one_in(5) {
         mend(bytes);
     }
-    let how = *rng.0.pick(&[Seal::Stale, Seal::Sealed, Seal::Zeroed]);
+    let how = *rng.pick(&[Seal::Stale, Seal::Sealed, Seal::Zeroed]);
     seal(bytes, how);
 }
 
@@ -104,33 +97,33 @@ fn chunk_sums(bytes: &[u8], layout: &FrameLayout) -> Option<Vec<u64>> {
 fn entries(bytes: &mut Vec<u8>, layout: &FrameLayout, rng: &mut Rng) -> Option<()> {
     let mut plain = index(bytes, layout)?;
     let n = plain.len() / 8;
-    for _ in 0..1 + rng.0.below(2) {
-        let nchunk = rng.0.below(n);
+    for _ in 0..1 + rng.below(2) {
+        let nchunk = rng.below(n);
         let entry = Number { at: 8 * nchunk, width: 8, big_endian: false };
-        match rng.0.below(6) {
+        match rng.below(6) {
             0 => {
-                let other = Number { at: 8 * rng.0.below(n), ..entry };
+                let other = Number { at: 8 * rng.below(n), ..entry };
                 let other = other.get(&plain)?;
                 entry.set(&mut plain, other);
             }
             1 => {
                 // Insert a special value, with its kind in the bits below the sign.
-                let kind = (0x80 | rng.0.below(8) as u8) as u64;
+                let kind = (0x80 | rng.below(8) as u8) as u64;
                 entry.set(&mut plain, kind << 56);
             }
-            2 => plain.extend_from_slice(&rng.0.next().to_le_bytes()),
+            2 => plain.extend_from_slice(&rng.next().to_le_bytes()),
             3 => plain.truncate(8 * nchunk + 8),
             4 => {
-                let offset = rng.0.below(bytes.len()) as u64;
+                let offset = rng.below(bytes.len()) as u64;
                 entry.set(&mut plain, offset);
             }
-            _ => rng.one_of(&mut plain, &[entry]),
+            _ => Number::damage_one(&[entry], &mut plain, rng),
         }
     }
-    let cparams = Compression::new().itemsize(8).level(rng.0.below(2) as u8 * 5).build().ok()?;
+    let cparams = Compression::new().itemsize(8).level(rng.below(2) as u8 * 5).build().ok()?;
     let new = Chunk::compress_bytes(&plain, &cparams).ok()?.into_bytes();
     bytes.splice(layout.index.clone(), new);
-    if rng.0.one_in(2) {
+    if rng.one_in(2) {
         // Set the data size in the header to match the current number of chunks.
         let chunksize = Number { at: 58, width: 4, big_endian: true }.get(bytes)?;
         put(bytes, 30, &chunksize.saturating_mul(plain.len() as u64 / 8).to_be_bytes());
@@ -146,11 +139,11 @@ fn chunks(bytes: &[u8], part: Range<usize>) -> Vec<Range<usize>> {
 
 /// Changes one of these chunks, without moving the bytes after it.
 fn one_chunk(bytes: &mut [u8], chunks: &[Range<usize>], rng: &mut Rng) {
-    let Some(chunk) = rng.0.pick_some(chunks).cloned() else { return };
+    let Some(chunk) = rng.pick_some(chunks).cloned() else { return };
     let mutator = |chunk: &mut Vec<u8>, rng: &mut Rng| {
         let len = chunk.len();
         super::chunk(chunk, rng);
-        if chunk.len() > len && !rng.0.one_in(4) {
+        if chunk.len() > len && !rng.one_in(4) {
             put(chunk, 12, &(len as u32).to_le_bytes());
         }
     };

@@ -11,10 +11,8 @@ mod sparse;
 
 use std::ops::Range;
 
-use b2_testkit::hostile::{Number, Walk};
+use b2_testkit::Rng;
 use libfuzzer_sys::fuzzer_mutate;
-
-use crate::dice::Dice;
 
 pub use chunk::chunk;
 pub(crate) use chunk::{made, parameters};
@@ -32,14 +30,14 @@ pub fn with(
     max_size: usize,
     seed: u32,
 ) -> usize {
-    let mut rng = Rng(Dice::new(seed.into()));
-    if rng.0.one_in(4) {
+    let mut rng = Rng::new(seed.into());
+    if rng.one_in(4) {
         return fuzzer_mutate(data, size, max_size);
     }
     let mut bytes = data[..size].to_vec();
     // Do not count the mutator's memory as the target's.
     crate::memory::within(64 << 20, &format!("{size} bytes to change"), || {
-        for _ in 0..1 + rng.0.below(3) {
+        for _ in 0..1 + rng.below(3) {
             mutator(&mut bytes, &mut rng);
         }
     });
@@ -48,45 +46,25 @@ pub fn with(
     size
 }
 
-/// The source of random numbers for mutators.
-pub struct Rng(pub(crate) Dice);
-
 /// Maximum size of a mutated input, in bytes.
 const MAX_LEN: usize = 1 << 16;
 
-impl Rng {
-    /// Changes one of the numbers, if there are any.
-    fn one_of(&mut self, bytes: &mut [u8], numbers: &[Number]) {
-        let Some(number) = self.0.pick_some(numbers) else { return };
-        let kind = self.0.below(number.nvalues() as usize) as u32;
-        let value = number.value(kind, bytes, numbers, &mut self.0);
-        number.set(bytes, value);
+/// Lets libFuzzer mutate a part of the input, keeping its length if `keep` is set.
+fn raw(bytes: &mut Vec<u8>, part: Range<usize>, keep: bool) {
+    let (start, end) = (part.start.min(bytes.len()), part.end.min(bytes.len()));
+    if start >= end {
+        return;
     }
-
-    /// Lets libFuzzer mutate a part of the input, keeping its length if `keep` is set.
-    fn raw(&mut self, bytes: &mut Vec<u8>, part: Range<usize>, keep: bool) {
-        let (start, end) = (part.start.min(bytes.len()), part.end.min(bytes.len()));
-        if start >= end {
-            return;
-        }
-        let mut inner = bytes[start..end].to_vec();
-        let len = inner.len();
-        let room = if keep { len } else { (len + 64).min(MAX_LEN) };
-        inner.resize(room.max(len), 0);
-        let new = fuzzer_mutate(&mut inner, len, room);
-        inner.truncate(new);
-        if keep {
-            inner.resize(len, 0);
-        }
-        bytes.splice(start..end, inner);
+    let mut inner = bytes[start..end].to_vec();
+    let len = inner.len();
+    let room = if keep { len } else { (len + 64).min(MAX_LEN) };
+    inner.resize(room.max(len), 0);
+    let new = fuzzer_mutate(&mut inner, len, room);
+    inner.truncate(new);
+    if keep {
+        inner.resize(len, 0);
     }
-}
-
-/// Returns all numbers that a walk over `bytes` finds.
-fn walk(bytes: &[u8], over: impl FnOnce(&mut Walk<'_>)) -> Vec<Number> {
-    let mut numbers = Vec::new();
-    over(&mut Walk::new(bytes, &mut |_, _, number| numbers.push(number)));
-    numbers
+    bytes.splice(start..end, inner);
 }
 
 /// Lets a mutator change a part without moving the bytes after it.

@@ -2,7 +2,7 @@
 
 use b2_testkit::hostile::Number;
 
-use super::{Rng, chunk, frame};
+use super::{Rng, chunk, frame, raw};
 use crate::sparse::{pack, unpack};
 
 /// Mutates one of the files, or the list of files.
@@ -10,28 +10,28 @@ pub fn sparse(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let mut files: Vec<(u32, Vec<u8>)> = unpack(bytes).map(|(id, file)| (id, file.to_vec())).collect();
     if files.is_empty() {
         let len = bytes.len();
-        rng.raw(bytes, 0..len, false);
+        raw(bytes, 0..len, false);
         return;
     }
-    let n = rng.0.below(files.len());
-    match rng.0.below(10) {
+    let n = rng.below(files.len());
+    match rng.below(10) {
         0..=4 => match files.iter().position(|(id, _)| *id == 0) {
-            Some(index) if rng.0.one_in(2) => frame(&mut files[index].1, rng),
+            Some(index) if rng.one_in(2) => frame(&mut files[index].1, rng),
             _ if n > 0 => chunk(&mut files[n].1, rng),
             _ => frame(&mut files[n].1, rng),
         },
         5 => {
             let mut id = files[n].0.to_le_bytes();
-            rng.one_of(&mut id, &[Number { at: 0, width: 4, big_endian: false }]);
+            Number::damage_one(&[Number { at: 0, width: 4, big_endian: false }], &mut id, rng);
             files[n].0 = u32::from_le_bytes(id);
         }
         6 => {
-            let other = rng.0.below(files.len());
+            let other = rng.below(files.len());
             files[n].1 = files[other].1.clone();
         }
         7 => drop(files.remove(n)),
         8 => {
-            let keep = rng.0.below(files[n].1.len() + 1);
+            let keep = rng.below(files[n].1.len() + 1);
             files[n].1.truncate(keep);
         }
         _ => {

@@ -45,8 +45,7 @@ impl Session {
 
 /// Returns the built-in codecs and filters, and those from other crates.
 pub(crate) fn plugins() -> Plugins {
-    let builtin = Plugins::builtin();
-    builtin.with_codec(b2_zfp::FixedAccuracy).with_codec(b2_zfp::FixedPrecision).with_codec(b2_zfp::FixedRate)
+    Plugins::builtin().with_codecs(b2_zfp::codecs())
 }
 
 /// Returns the files and folders of a case, whose names contain its id.

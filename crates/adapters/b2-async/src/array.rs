@@ -41,7 +41,7 @@ impl<R: RangeReader> AsyncNdArray<R> {
         Self::open_with(reader, &AsyncOptions::default()).await
     }
 
-    /// Opens an array with options: plugins, limits, checksums, costs, bytes in flight, and the offset of a contiguous frame in
+    /// Opens an array with options: plugins, limits, checksums, tuning, bytes in flight, and the offset of a contiguous frame in
     /// its file.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         Self::open_with(reader, &AsyncOptions::new()).await
     }
 
-    /// Opens a frame with options: plugins, limits, checksums, costs, bytes in flight, and the offset of a
+    /// Opens a frame with options: plugins, limits, checksums, tuning, bytes in flight, and the offset of a
     /// contiguous frame in its file. The file system is not used.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Options for opening.
 
 use b2_core::Limits;
-use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
+use b2_frame::{Compare, ReadOptions, ReadTuning, SuperChunk};
 
 use crate::remote::DEFAULT_MAX_BYTES;
 
@@ -16,20 +16,20 @@ pub struct AsyncOptions {
 
 impl Default for AsyncOptions {
     fn default() -> Self {
-        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: DEFAULT_MAX_BYTES }
+        Self { options: SuperChunk::options().tuning(ReadTuning::REMOTE), max_bytes: DEFAULT_MAX_BYTES }
     }
 }
 
 impl From<ReadOptions> for AsyncOptions {
-    /// Copies plugins, limits, control, checksums, offset and costs from `ReadOptions`. The file system is not used.
-    /// For remote storage, set the costs to [`ReadCosts::REMOTE`], the default of [`AsyncOptions::new`].
+    /// Copies plugins, limits, control, checksums, offset and tuning from `ReadOptions`. The file system is not used.
+    /// For remote storage, set the tuning to [`ReadTuning::REMOTE`], the default of [`AsyncOptions::new`].
     fn from(options: ReadOptions) -> Self {
         Self { options, ..Self::default() }
     }
 }
 
 impl AsyncOptions {
-    /// Returns the default options: those of [`SuperChunk::options`] with [`ReadCosts::REMOTE`].
+    /// Returns the default options: those of [`SuperChunk::options`] with [`ReadTuning::REMOTE`].
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,9 +44,9 @@ impl AsyncOptions {
         Self { options: self.options.compare(compare), ..self }
     }
 
-    /// Sets the read costs, which decide what is requested together.
-    pub fn costs(self, costs: ReadCosts) -> Self {
-        Self { options: self.options.costs(costs), ..self }
+    /// Sets the read tuning, which decides what is requested together.
+    pub fn tuning(self, tuning: ReadTuning) -> Self {
+        Self { options: self.options.tuning(tuning), ..self }
     }
 
     /// Sets the maximum number of bytes in flight for one call; 64 MiB by default. A single request is always allowed,

@@ -74,7 +74,7 @@ pub trait RangeReader: MaybeSend + MaybeSync {
         last: u64,
     ) -> impl Future<Output = io::Result<OpenResponse>> + MaybeSend;
 
-    /// Reads a range of a file. The answer is shorter only if the file ends inside or before the
+    /// Reads a range of a file. The result is shorter only if the file ends inside or before the
     /// range.
     ///
     /// # Errors

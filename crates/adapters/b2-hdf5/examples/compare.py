@@ -1,9 +1,9 @@
-"""Compares reading with h5py and hdf5plugin: the same files, by turns, medians.
+"""Compares reading with h5py and hdf5plugin: the same files in alternation, medians.
 
     cargo build --release -p b2-hdf5 --example read
     python compare.py TARGET/release/examples/read FOLDER [ROUNDS]
 
-FOLDER is where the files are made, 160 MB before compression each.
+FOLDER is where the files are created, each 160 MB before compression.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ FILES = {
 }
 grid = np.add.outer(np.sin(np.arange(800) / 50), np.cos(np.arange(800) / 70)).astype("f4")
 noise = np.random.default_rng(0).normal(0, 0.01, grid.shape).astype("f4")
-# Multiples of 1/64: floats as measured values have them, of which some bits are zeros.
+# Multiples of 1/64: like measured values, whose low bits are zeros.
 items = np.stack([(np.round((grid * (1 + n / 100) + noise) * 64) / 64).astype("f4") for n in range(shape[0])])
 
 

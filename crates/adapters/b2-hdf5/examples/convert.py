@@ -1,11 +1,11 @@
-"""Times `b2kit convert` beside `h5repack`, by turns, medians.
+"""Times `b2kit convert` and `h5repack` in alternation, medians.
 
     cargo build --release -p b2kit-cli --features hdf5
     python compare.py ... FOLDER 1        # makes the files
     python convert.py TARGET/release/b2kit FOLDER [ROUNDS]
 
-h5repack (of Debian's hdf5-tools) reads and writes Blosc and Blosc2 through the libraries of hdf5plugin. Files are in the page cache, and
-not waited for (`--no-sync`).
+h5repack (of Debian's hdf5-tools) reads and writes Blosc and Blosc2 through the libraries of hdf5plugin. Files are in the page cache and
+not synced (`--no-sync`).
 """
 
 import os
@@ -26,7 +26,7 @@ BLOSC2 = ["-f", "UD=32026,1,7,0,0,0,0,5,1,1"]
 GZIP = ["-f", "SHUF", "-f", "GZIP=4"]
 lz4 = ["--codec", "lz4", "--clevel", "5"]
 array, source = folder / "source.b2nd", folder / "32026-lz4.h5"
-# What it is, the file that h5repack reads and its filters, what `convert` reads and its options, and what it makes.
+# Name, input and filters of h5repack, input and options of `convert`, and its output.
 CASES = [
     ("gzip 4 to Blosc2, lz4", folder / "gzip-4-shuffle.h5", BLOSC2, folder / "gzip-4-shuffle.h5", lz4, "out.b2nd"),
     ("32001 lz4 to Blosc2, lz4", folder / "32001-lz4.h5", BLOSC2, folder / "32001-lz4.h5", lz4, "out.b2nd"),

@@ -1,9 +1,9 @@
-//! Times reading a data set: all of it, or boxes that start in the middle of a chunk. `compare.py` beside it asks this program
-//! and h5py by turns.
+//! Times reading a data set: all of it, or boxes that start in the middle of a chunk. `compare.py` runs this program
+//! and h5py in alternation.
 //!
 //!     cargo run --release --example read -- FILE PATH THREADS
 //!
-//! Each line of standard input is `all` or `box`; the answer is a line with the seconds that it took and the sum of the bytes.
+//! Each line of standard input is `all` or `box`; the output is a line with the time in seconds and the sum of the bytes.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use b2_core::Control;
 use b2_hdf5::File;
 
-/// Boxes of this many items along each dimension are read, and this many of them at a time.
+/// Boxes of this many items along each dimension are read, this many of them at a time.
 const LENGTH: u64 = 16;
 const BOXES: u64 = 50;
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut part = vec![0; nbytes(&small)];
     let sum = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_add(byte.into()));
     for line in std::io::stdin().lock().lines() {
-        // Opened again: nothing is kept from the last time.
+        // Opened again, so that nothing is cached.
         let data = file.data_set(path)?;
         let begin = Instant::now();
         let (seconds, sum) = match line?.trim() {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => {
                 let mut total = 0_u64;
                 for n in 0..BOXES {
-                    // Spread over the data set; Python has the same places.
+                    // Spread over the data set, at the same positions as in compare.py.
                     let place = |(&length, &small): (&u64, &u64)| (n * 7919 + 13) * 31 % (length - small + 1);
                     let start: Vec<u64> = shape.iter().zip(&small).map(place).collect();
                     data.read_box_with(&control, &start, &small, &mut part)?;

@@ -8,9 +8,9 @@ const MAX_LAYERS: usize = 16;
 const LONGEST: usize = 31;
 /// The layer with the attributes that have no separate layer.
 const REST: &str = "attrs";
-/// The names of the dimensions. They stay a layer of their own, since readers look for it.
+/// The names of the dimensions. Stored as a separate layer, where readers look for it.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
-/// Marks letters, which netCDF stores one by one: those along the last dimension are a text.
+/// Marks single characters, as netCDF stores text: those along the last dimension form a string.
 pub(crate) const CHARACTERS: &str = "_ARRAY_CHARACTERS";
 /// The names of the values of an enumeration.
 pub(crate) const ENUM: &str = "_ENUM";
@@ -63,7 +63,7 @@ fn packed(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// Converts items to the value of an attribute. One item alone becomes a number or a text, as in xarray, also where NetCDF
+/// Converts items to the value of an attribute. A single item becomes a number or a text, as in xarray, even where NetCDF
 /// stores a list of one.
 pub(crate) fn value(dtype: &Dtype, shape: &[u64], data: &[u8]) -> Value {
     let single = data.len() == dtype.itemsize() && !data.is_empty();
@@ -155,7 +155,7 @@ fn complex(real: f64, imaginary: f64) -> Value {
     Value::Ext(COMPLEX, [real.to_be_bytes(), imaginary.to_be_bytes()].concat())
 }
 
-/// Converts bytes up to the last that is not zero: to text, if they are UTF-8.
+/// Converts bytes without the trailing zeros: to text if they are UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> Value {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last.saturating_add(1));
     let bytes = bytes.get(..end).unwrap_or(bytes);

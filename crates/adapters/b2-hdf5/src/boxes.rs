@@ -89,7 +89,7 @@ fn read_at(
     Ok(())
 }
 
-/// Moves rows to the next free place of `dst`.
+/// Copies rows to the next free position of `dst`.
 struct Rows<'a, 'd> {
     src: &'a [u8],
     dst: &'d mut [u8],
@@ -142,7 +142,7 @@ pub(crate) fn copy_shared(
     Some(())
 }
 
-/// Bytes that follow each other in two boxes: where they start in each, and how many they are.
+/// Bytes that are contiguous in two boxes: their start in each, and their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) from: usize,
@@ -170,7 +170,7 @@ struct Step {
 }
 
 impl SharedRows {
-    /// Returns `None` if the boxes have other dimensions, or more bytes than there are addresses.
+    /// Returns `None` if the numbers of dimensions differ, or if the number of bytes overflows.
     pub(crate) fn new(from: BoxBounds<'_>, to: BoxBounds<'_>, itemsize: usize) -> Option<Self> {
         if from.start.len() != to.start.len() {
             return None;
@@ -200,7 +200,7 @@ impl SharedRows {
             from_stride = from_stride.checked_mul(usize::try_from(an).ok()?)?;
             to_stride = to_stride.checked_mul(usize::try_from(bn).ok()?)?;
         }
-        // All rows lie inside of the boxes, whose bytes were just counted.
+        // All rows are inside the boxes, whose bytes were just counted.
         Some(Self { steps, row: Some(row).filter(|row| row.len > 0) })
     }
 }
@@ -351,7 +351,7 @@ mod tests {
                 assert_eq!(dst, want, "{to:?} {len}");
             }
         }
-        // Dimensions that both boxes have whole are one row.
+        // Dimensions that both boxes contain completely are one row.
         let rows = |from_shape: &[u64], to_start: &[u64], to_shape: &[u64]| -> Vec<Row> {
             let from = BoxBounds { start: &zeros, shape: from_shape };
             SharedRows::new(from, BoxBounds { start: to_start, shape: to_shape }, 2).unwrap().collect()

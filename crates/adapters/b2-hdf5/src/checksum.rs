@@ -1,4 +1,4 @@
-//! The checksum of HDF5's metadata: Jenkins' lookup3, which starts with 0.
+//! The checksum of HDF5's metadata: Jenkins' lookup3 with an initial value of 0.
 
 /// Returns the checksum of bytes.
 pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
@@ -6,7 +6,7 @@ pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
     let start = 0xDEAD_BEEF_u32.wrapping_add(bytes.len() as u32);
     let (mut a, mut b, mut c) = (start, start, start);
     let mut rest = bytes;
-    // The last 1 to 12 bytes are mixed in another way.
+    // The last 1 to 12 bytes are mixed differently.
     while let Some((block, more)) = rest.split_first_chunk::<12>().filter(|(_, more)| !more.is_empty()) {
         [a, b, c] = add([a, b, c], block);
         for turn in [4, 6, 8, 16, 19, 4] {

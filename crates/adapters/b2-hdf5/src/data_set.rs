@@ -16,7 +16,7 @@ use crate::filters::Filter;
 use crate::filters::blosc::Ready;
 use crate::hdf5::{Attrs, Data, DataSetParts, StoredChunk};
 use crate::netcdf3::Variable;
-use crate::parts::{Part, Parts};
+use crate::parts::{BoxPart, Parts};
 use crate::{Hdf5Error, attrs};
 
 /// A data set of HDF5, or a variable of NetCDF.
@@ -32,14 +32,14 @@ pub struct DataSet {
     attrs: Attrs,
     is_dimension_only: bool,
     items: Items,
-    /// That of texts of variable length, once they were measured.
+    /// The dtype of texts of variable length, once they have been measured.
     measured: OnceLock<Dtype>,
     outline: OnceLock<NdArray>,
     limits: Limits,
 }
 
-/// Most chunks of an outline, and of one of a data set that has very many: their chunks are made larger. So an outline takes a
-/// moment at most, whatever shape a file claims.
+/// Maximum number of chunks of an outline; beyond it, chunks are made larger. This bounds the time that an outline takes,
+/// whatever shape the file claims.
 const SOME_CHUNKS: u64 = 1 << 16;
 const MANY_CHUNKS: u64 = 1 << 20;
 
@@ -125,7 +125,7 @@ impl DataSet {
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
-    /// Returns the most that each dimension may become in the file; `None` for no end.
+    /// Returns the maximum length of each dimension in the file; `None` for unlimited.
     pub fn max_shape(&self) -> &[Option<u64>] {
         &self.max_shape
     }
@@ -141,7 +141,7 @@ impl DataSet {
     pub fn layout(&self) -> &'static str {
         self.layout
     }
-    /// Returns how many bytes of the items are stored. The whole index of the chunks is read for that.
+    /// Returns how many bytes of the items are stored. Reads the whole index of the chunks.
     pub fn stored_nbytes(&self) -> u64 {
         match (&self.stored, &self.items) {
             (Some(stored), _) => *stored,
@@ -153,7 +153,7 @@ impl DataSet {
         }
     }
 
-    /// Returns the chunks that are stored, in the order of the grid. The whole index of the chunks is read for that.
+    /// Returns the chunks that are stored, in the order of the grid. Reads the whole index of the chunks.
     ///
     /// # Errors
     /// Fails if the index cannot be read.
@@ -170,7 +170,7 @@ impl DataSet {
         Ok(found.collect())
     }
 
-    /// Reads the whole index of the chunks, so that it is known to be right.
+    /// Reads the whole index of the chunks to validate it.
     pub(crate) fn load(&self) -> Result<(), Hdf5Error> {
         match &self.items {
             Items::Hdf5(data) => data.load(),
@@ -178,11 +178,11 @@ impl DataSet {
         }
     }
     /// Returns the attributes: those of the file, the names of the dimensions (`_ARRAY_DIMENSIONS`) and of the values of
-    /// enumerations (`_ENUM`), and a mark of letters that form texts along the last dimension (`_ARRAY_CHARACTERS`).
+    /// enumerations (`_ENUM`), and a mark for characters that form texts along the last dimension (`_ARRAY_CHARACTERS`).
     pub fn attrs(&self) -> &[(String, Value)] {
         &self.attrs.values
     }
-    /// Returns the attributes that are no values of msgpack: their names and why.
+    /// Returns the attributes that msgpack cannot represent: their names and the reasons.
     pub fn attrs_left_out(&self) -> &[String] {
         &self.attrs.left_out
     }
@@ -206,7 +206,7 @@ impl DataSet {
         }
     }
 
-    /// Returns the dtype. Texts of variable length are all read for it.
+    /// Returns the dtype. Reads all texts of variable length to determine it.
     ///
     /// # Errors
     /// Fails if they cannot be read.
@@ -269,7 +269,7 @@ impl DataSet {
 
     /// Like [`read_box`](Self::read_box), with the threads of `control`. A box that covers several chunks is read in parts, along the
     /// first dimension if it has several rows of chunks there, otherwise along another one. Parts of the latter, up to 4 MiB
-    /// or a column of chunks for each thread, are decoded to memory of their own first.
+    /// or a column of chunks for each thread, are decoded to a separate buffer first.
     ///
     /// # Errors
     /// Same as [`read_box`](Self::read_box), and if the call is cancelled.
@@ -284,14 +284,14 @@ impl DataSet {
         let control = control.begin(nbytes, 1);
         let Parts { parts, most } =
             Parts::of(BoxBounds { start, shape }, self.chunkshape.as_deref(), &control, &self.limits, dst);
-        // Threads that have no part help within the chunks of the others.
+        // Threads without a part help to decode the chunks of the others.
         let threads = control.max_threads().checked_div(parts.len()).unwrap_or(1).max(1);
         let within = control.quiet().threads(threads);
-        let read = |buffer: &mut Vec<u8>, mut part: Part<'_>| -> Result<(), Stop> {
+        let read = |buffer: &mut Vec<u8>, mut part: BoxPart<'_>| -> Result<(), Stop> {
             let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| -> Result<(), Stop> {
                 self.read_part(start, shape, dst, &within).map_err(|error| match control.check() {
                     Ok(()) => error.into(),
-                    // The error of a chunk that was given up.
+                    // The error of a chunk that could not be decoded.
                     Err(cancelled) => cancelled.into(),
                 })
             };
@@ -303,7 +303,7 @@ impl DataSet {
     }
 
     /// Returns an array of zeros with the shape and dtype of this one, for selecting from it: [`read_slice`](Self::read_slice)
-    /// reads what is selected.
+    /// reads the selected items.
     ///
     /// # Errors
     /// Fails if the data set is too large for an array, or if texts of variable length cannot be read.
@@ -369,7 +369,7 @@ impl DataSet {
     }
 
     /// Reads the items that a selection of the [outline](Self::outline) selects, in C order, in its dtype. Chunks are decoded by the
-    /// threads of `control`; only those that the selection touches, and of arrays (filter 32026) only the blocks around it.
+    /// threads of `control`: only chunks that the selection touches, and in arrays (filter 32026) only such blocks.
     ///
     /// ```no_run
     /// use b2_core::Control;
@@ -405,7 +405,7 @@ impl DataSet {
     /// Checks that the limit for output allows items of `nbytes`.
     ///
     /// # Errors
-    /// Fails if there are more of them than the stored bytes and the limit explain.
+    /// Fails if that is more than the stored bytes and the limit allow.
     pub fn check_output(&self, nbytes: u64) -> Result<(), Hdf5Error> {
         // The index is read only if it matters.
         match self.limits.check_output(nbytes, 0) {
@@ -418,7 +418,7 @@ impl DataSet {
     }
 
     /// Describes the array: shape, dtype, chunks and attributes of the data set. If its chunks are Blosc2 arrays
-    /// (filter 32026), also their blocks and compression, so that [`source`](Self::source) moves them as they are.
+    /// (filter 32026), also their blocks and compression, so that [`source`](Self::source) copies them unchanged.
     ///
     /// # Errors
     /// Fails if the data set is too large for an array, or if texts of variable length cannot be read.
@@ -432,7 +432,7 @@ impl DataSet {
         }
         if let Some(sample) = self.sample()? {
             builder = builder.blocks(sample.blockshape());
-            // Chunks that are moved may have a compression that is refused for new ones.
+            // Chunks that are copied unchanged may have a compression that is refused for new ones.
             if let Ok(cparams) = sample.cparams()
                 && dtype.check_compression(&cparams).is_ok()
             {
@@ -463,18 +463,18 @@ impl DataSet {
         }
     }
 
-    /// Returns the items as a source for [`builder`](Self::builder). Chunks of filter 32026 are moved as they are, if the
-    /// array has their chunks and blocks; any other item is decoded, with one thread for each chunk.
+    /// Returns the items as a source for [`builder`](Self::builder). Chunks of filter 32026 are copied unchanged if the
+    /// array has the same chunk and block shapes; all others are decoded, with one thread for each chunk.
     pub fn source(&self) -> impl RegionSource + '_ {
         Source { data: self, moves: self.moves() }
     }
 
-    /// Returns the items as a source for an array of any chunks, blocks and compression. Nothing is moved.
+    /// Returns the items as a source for an array of any chunks, blocks and compression. All chunks are decoded.
     pub fn decoded(&self) -> impl RegionSource + '_ {
         Source { data: self, moves: false }
     }
 
-    /// Whether [`source`](Self::source) moves chunks as they are.
+    /// Whether [`source`](Self::source) copies chunks unchanged.
     pub fn moves(&self) -> bool {
         self.sample().is_ok_and(|sample| sample.is_some())
     }

@@ -31,14 +31,14 @@ pub enum Hdf5Error {
     /// The file is neither HDF5 nor NetCDF.
     #[error("not an HDF5 or NetCDF file")]
     NotHdf5,
-    /// There is nothing of this name.
+    /// The name does not exist.
     #[error("{path}: no such group or data set")]
     #[non_exhaustive]
     NoSuchPath {
         /// The name.
         path: String,
     },
-    /// This is a group, and only a data set will do.
+    /// The name is a group where a data set is required.
     #[error("{path}: a group, not a data set")]
     #[non_exhaustive]
     Group {
@@ -90,7 +90,7 @@ pub enum Hdf5Error {
         /// Why.
         source: Arc<NdError>,
     },
-    /// The array that a data set is written from cannot be read.
+    /// The array to be written as a data set cannot be read.
     #[error("cannot write {path}")]
     #[non_exhaustive]
     Source {
@@ -143,10 +143,10 @@ impl Hdf5Error {
     }
 }
 
-/// Why work on many chunks ended.
+/// Why work on many chunks stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It was cancelled, or there was no memory.
+    /// Cancelled, or out of memory.
     Ended(NdError),
     Failed(Hdf5Error),
 }

@@ -12,7 +12,7 @@ use crate::data_set::DataSet;
 use crate::hdf5::{self, Attrs, Group, Hdf5, Object};
 use crate::{Hdf5Error, netcdf3};
 
-/// Most names that are listed, and the deepest nesting.
+/// Maximum number of names that are listed, and of nested groups.
 const MAX_NAMES: usize = 1 << 20;
 const MAX_DEPTH: usize = 64;
 
@@ -64,11 +64,11 @@ pub enum Content {
     Group,
     /// A data set.
     DataSet(Box<DataSet>),
-    /// A type with a name.
+    /// A named type.
     Type,
-    /// A link that is not followed, to another name or file: its target.
+    /// The target of a link to another name or file, which is not followed.
     Link(String),
-    /// Something that cannot be read, and why.
+    /// The reason why the entry cannot be read.
     Failed(Hdf5Error),
 }
 
@@ -78,7 +78,7 @@ pub enum Content {
 pub struct GroupAttrs {
     /// Names and values.
     pub values: Vec<(String, Value)>,
-    /// Attributes that are no values of msgpack: their names and why.
+    /// Attributes that msgpack cannot represent: their names and the reasons.
     pub left_out: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl File {
         Self::from_reader(file, name, &Limits::default())
     }
 
-    /// Opens a file that is read through `file`. Errors call it `name`.
+    /// Opens a file that is read through `file`. `name` is its name in errors.
     ///
     /// # Errors
     /// Fails like [`open`](Self::open), and when a limit is exceeded.
@@ -144,7 +144,7 @@ impl File {
     /// Like [`tree`](Self::tree), for a group or a single data set.
     ///
     /// # Errors
-    /// Fails like [`tree`](Self::tree), and if there is nothing of this name.
+    /// Fails like [`tree`](Self::tree), and if the name does not exist.
     pub fn tree_below(&self, path: &str) -> Result<Vec<Entry>, Hdf5Error> {
         let path = absolute(path);
         let mut entries = Vec::new();
@@ -178,7 +178,7 @@ impl File {
     /// Opens a data set.
     ///
     /// # Errors
-    /// Fails if there is none of this name, or if an array cannot hold it: the error states why.
+    /// Fails if there is no such data set, or if an array cannot hold it: the error states why.
     pub fn data_set(&self, path: &str) -> Result<DataSet, Hdf5Error> {
         let path = absolute(path);
         match &self.format {
@@ -199,7 +199,7 @@ impl File {
     /// Returns the attributes of a group.
     ///
     /// # Errors
-    /// Fails if there is none of this name, or if its attributes cannot be read.
+    /// Fails if there is no such group, or if its attributes cannot be read.
     pub fn group_attrs(&self, path: &str) -> Result<GroupAttrs, Hdf5Error> {
         let path = absolute(path);
         let missing = || Hdf5Error::NoSuchPath { path: path.clone() };
@@ -253,7 +253,7 @@ fn content(path: &str, object: Result<Object, Hdf5Error>) -> Content {
 struct Walk<'a> {
     hdf5: &'a Hdf5,
     entries: &'a mut Vec<Entry>,
-    /// The groups that are listed, so that none is listed twice.
+    /// The groups listed so far, so that none is listed twice.
     seen: HashMap<u64, String>,
 }
 

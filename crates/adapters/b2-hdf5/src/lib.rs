@@ -49,13 +49,13 @@ pub mod fuzzing {
 }
 
 /// Returns the vlmetalayers that hold attributes: names and encoded values. C-Blosc2 reads no more than 16, so the others
-/// are together in one.
+/// share one layer.
 pub fn attribute_layers(attrs: &[(String, b2nd::Value)]) -> Vec<(String, Vec<u8>)> {
     attrs::layers(attrs)
 }
 
 /// Returns the attributes in vlmetalayers that [`attribute_layers`] has written, including those that share one.
-/// Layers that are not msgpack are none.
+/// Layers that are not msgpack are ignored.
 pub fn attributes_of(layers: &[(String, Vec<u8>)]) -> Vec<(String, b2nd::Value)> {
     attrs::of_layers(layers)
 }

@@ -1,4 +1,4 @@
-//! NetCDF 3: the classic format and its two variants for large files. Read here, since it is a header and arrays.
+//! NetCDF 3: the classic format and its two variants for large files. It is simple enough to be read here: a header, then arrays.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use b2nd::{Dtype, Value};
 use crate::boxes::{Place, product};
 use crate::{Hdf5Error, attrs};
 
-/// Bytes of the header that are read first, and by which it grows.
+/// Bytes of the header that are read at a time.
 const HEADER_STEP: u64 = 64 << 10;
 const DIMENSIONS: u32 = 10;
 const VARIABLES: u32 = 11;
 const ATTRIBUTES: u32 = 12;
 
-/// Whether a file starts like one.
+/// Whether a file starts like NetCDF 3.
 pub(crate) fn is_netcdf3(head: &[u8]) -> bool {
     matches!(head, [b'C', b'D', b'F', 1 | 2 | 5, ..])
 }
@@ -47,7 +47,7 @@ impl Variable {
         product(&self.shape).saturating_mul(self.dtype.itemsize() as u64)
     }
 
-    /// Returns the most that each dimension may become; `None` for that of the records.
+    /// Returns the maximum length of each dimension; `None` for that of the records.
     pub(crate) fn max_shape(&self) -> Vec<Option<u64>> {
         let is_record = |axis| axis == 0 && self.record.is_some();
         self.shape.iter().enumerate().map(|(axis, &length)| (!is_record(axis)).then_some(length)).collect()
@@ -71,7 +71,7 @@ impl Variable {
         };
         let place = Place { whole, start, shape, itemsize };
         let part = usize::try_from(product(shape)).unwrap_or(usize::MAX).saturating_mul(itemsize);
-        // The records of an only variable with single numbers are contiguous.
+        // The records are contiguous if there is only one record variable and each record is one number.
         if whole.is_empty() && record == itemsize as u64 {
             let all = Place { whole: &self.shape, start: &[*first], shape: &[*count], itemsize };
             return all.read(file, self.begin, dst);
@@ -104,7 +104,7 @@ pub(crate) fn open(file: &dyn ReadAt, name: &str, limits: &Limits) -> Result<Hea
 }
 
 enum Wrong {
-    /// There are too few bytes.
+    /// The header is longer than the bytes read.
     Short,
     Contradiction(&'static str),
 }
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
         if self.has_long_offsets { self.u64() } else { self.u32().map(u64::from) }
     }
 
-    /// Bytes that are filled up to a multiple of 4.
+    /// Bytes that are padded to a multiple of 4.
     fn padded(&mut self, len: u64) -> Result<&'a [u8]> {
         let bytes = self.bytes(len)?;
         self.bytes(len.wrapping_neg() % 4)?;
@@ -252,7 +252,7 @@ fn parse(bytes: &[u8], len: u64) -> Result<Header> {
     };
     let recorded = found.iter().filter(|(_, dims, ..)| of_record(dims));
     let sizes: Vec<u64> = recorded.map(|(_, dims, .., size, _)| inner(dims).saturating_mul(*size)).collect();
-    // Each part of a record is filled up to 4 bytes, unless it is the only one.
+    // Each part of a record is padded to 4 bytes, unless it is the only one.
     let record = match &sizes[..] {
         [only] => *only,
         sizes => sizes.iter().fold(0_u64, |n, &size| n.saturating_add(size.div_ceil(4).saturating_mul(4))),

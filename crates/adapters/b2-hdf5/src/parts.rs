@@ -10,7 +10,7 @@ use crate::boxes::{BoxBounds, product};
 
 /// Minimum number of parts for each thread, if there are enough chunks, so that all threads finish at about the same time.
 const PARTS: u64 = 4;
-/// Several columns of chunks are one part as long as it has no more bytes than this.
+/// Several columns of chunks form one part of at most this many bytes.
 const MAX_PART_LEN: u64 = 4 << 20;
 /// Parts with fewer bytes are not worth a thread.
 const MIN_PART_LEN: u64 = 32 << 10;
@@ -19,23 +19,23 @@ const ROW: u64 = 256;
 
 /// A part of a box.
 #[derive(Debug)]
-pub(crate) struct Part<'d> {
+pub(crate) struct BoxPart<'d> {
     pub(crate) start: Vec<u64>,
     pub(crate) shape: Vec<u64>,
-    /// The places of its items: rows of equal length, in C order.
+    /// The destinations of its items: rows of equal length, in C order.
     rows: Vec<&'d mut [u8]>,
 }
 
-impl Part<'_> {
+impl BoxPart<'_> {
     /// Returns its size in bytes.
     pub(crate) fn nbytes(&self) -> u64 {
         self.rows.iter().fold(0, |nbytes, row| nbytes.saturating_add(row.len() as u64))
     }
 
-    /// Lets `read` write the items, to their place or to `buffer`, from which they are copied there.
+    /// Lets `read` write the items directly to the result, or to `buffer`, from which they are copied to the result.
     ///
     /// # Errors
-    /// Those of `read`, and if there is no memory for the buffer.
+    /// Errors of `read`; also fails if there is not enough memory for the buffer.
     pub(crate) fn fill<E: From<OutOfMemory>>(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -61,19 +61,19 @@ impl Part<'_> {
 #[derive(Debug, PartialEq)]
 struct Axis {
     axis: usize,
-    /// The part of the result that has one position of it for one of those before it, in bytes.
+    /// The bytes of the result for one position along it and one along each dimension before it.
     step: u64,
-    /// How many items a part has, but the first and the last.
+    /// Number of items of a part, except for the first and the last.
     length: u64,
     /// How many parts there are.
     count: u64,
-    /// How many threads have memory for a part.
+    /// Number of threads that have memory for a part.
     threads: usize,
 }
 
 /// A box in parts.
 pub(crate) struct Parts<'d> {
-    pub(crate) parts: Vec<Part<'d>>,
+    pub(crate) parts: Vec<BoxPart<'d>>,
     /// Maximum number of parts that are read concurrently.
     pub(crate) most: usize,
 }
@@ -95,17 +95,17 @@ impl<'d> Parts<'d> {
         let cut = best.and_then(|axis| Some((axis.threads, ends(bounds, &axis)?, axis)));
         let Some((most, ends, Axis { axis, step, .. })) = cut else {
             let (start, shape) = (bounds.start.to_vec(), bounds.shape.to_vec());
-            return Self { parts: vec![Part { start, shape, rows: vec![dst] }], most: 1 };
+            return Self { parts: vec![BoxPart { start, shape, rows: vec![dst] }], most: 1 };
         };
         let first = bounds.start.get(axis).copied().unwrap_or_default();
         let mut from = first;
-        let mut parts: Vec<Part<'d>> = Vec::with_capacity(ends.len());
+        let mut parts: Vec<BoxPart<'d>> = Vec::with_capacity(ends.len());
         for &end in &ends {
             let (mut start, mut shape) = (bounds.start.to_vec(), bounds.shape.to_vec());
             if let (Some(start), Some(shape)) = (start.get_mut(axis), shape.get_mut(axis)) {
                 (*start, *shape) = (from, end.saturating_sub(from));
             }
-            parts.push(Part { start, shape, rows: Vec::new() });
+            parts.push(BoxPart { start, shape, rows: Vec::new() });
             from = end;
         }
         let mut rest = dst;
@@ -138,7 +138,7 @@ fn best(bounds: BoxBounds<'_>, chunks: &[u32], threads: usize, limits: &Limits, 
         return None;
     }
     let mut best: Option<Axis> = None;
-    // How many rows the part of one position has.
+    // Number of rows in the part for one position.
     let mut rows = 1_u64;
     for (axis, (&length, &chunk)) in bounds.shape.iter().zip(chunks).enumerate() {
         let step = nbytes.checked_div(rows.checked_mul(length)?)?;
@@ -241,7 +241,7 @@ mod tests {
             let limits = Limits::default().max_memory(1 << (20 + rng.below(8)));
             let bounds = BoxBounds { start: &start, shape: &shape };
             let Parts { parts, most } = Parts::of(bounds, Some(&chunks), &control, &limits, &mut found);
-            assert_eq!(parts.iter().map(Part::nbytes).sum::<u64>(), expected.len() as u64);
+            assert_eq!(parts.iter().map(BoxPart::nbytes).sum::<u64>(), expected.len() as u64);
             cut += usize::from(parts.len() > 1);
             rows += usize::from(parts[0].rows.len() > 1);
             let mut buffer = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
                 // Parts of several rows need memory, which the limit allows for as many as are read concurrently.
                 let needs = if part.rows.len() > 1 { part.nbytes() } else { 0 };
                 assert!(needs == 0 || most >= 2 && limits.threads(needs) >= 2, "{needs} {most}");
-                // Parts end where chunks do, but at the ends of the box.
+                // Parts end at chunk boundaries, or at the ends of the box.
                 for ((at, length), (chunk, end)) in
                     part.start.iter().zip(&part.shape).zip(chunks.iter().zip(&whole))
                 {

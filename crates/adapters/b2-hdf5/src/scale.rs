@@ -11,9 +11,9 @@ const APPLIED: [&str; 5] = ["scale_factor", "add_offset", "_FillValue", "missing
 /// Unpacks numbers by the attributes of a data set.
 ///
 /// A number that is `_FillValue` or one of `missing_value` becomes NaN; any other is multiplied by `scale_factor`, then
-/// `add_offset` is added. The result is float32 or float64 as with xarray: that of the two attributes if they agree (float64
-/// for integers of 4 bytes), float64 if there is only an offset, that of a lone factor; with missing numbers alone float32
-/// for integers up to 2 bytes, float64 for others.
+/// `add_offset` is added. The result is float32 or float64, as in xarray: the type of the two attributes if they agree (float64
+/// for integers of 4 bytes); float64 if there is only an offset; the type of a factor without an offset; without either, float32
+/// for integers of up to 2 bytes and float64 for others.
 #[derive(Clone, Debug)]
 pub struct Scale {
     packed: Number,
@@ -36,7 +36,7 @@ impl Scale {
     /// Reads the attributes of a data set; `None` if there is nothing to apply.
     ///
     /// # Errors
-    /// Fails if a factor or offset is no number, or if the items are half floats or long doubles.
+    /// Fails if a factor or offset is not a number, or if the items are half floats or long doubles.
     pub fn of(data: &DataSet) -> Result<Option<Self>, Hdf5Error> {
         // Not every data set without these attributes has a dtype.
         match data.attrs().iter().any(|(name, _)| APPLIED.contains(&&**name)) {
@@ -102,7 +102,7 @@ impl Scale {
     /// Returns the dtype of the result: `<f4` or `<f8`.
     ///
     /// # Errors
-    /// Does not fail for these.
+    /// Never fails for these two dtypes.
     pub fn dtype(&self) -> Result<Dtype, Hdf5Error> {
         let text = if self.is_double { "<f8" } else { "<f4" };
         Dtype::parse(text).map_err(|error| Hdf5Error::damaged("", error.to_string()))
@@ -113,7 +113,7 @@ impl Scale {
         !APPLIED.contains(&name)
     }
 
-    /// Returns how many bytes as many packed numbers have as there are bytes of results.
+    /// Returns the size of the packed numbers for a result of this size, both in bytes.
     pub fn packed_nbytes(&self, nbytes: usize) -> usize {
         let size = if self.is_double { 8 } else { 4 };
         (nbytes / size).saturating_mul(self.packed.size)
@@ -199,7 +199,7 @@ impl Number {
     }
 }
 
-/// An integer that a value is.
+/// The value as an integer, if it is one.
 fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Integer(number) => number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)),
@@ -207,7 +207,7 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// Takes the bits of a negative integer of `size` bytes as one without a sign.
+/// Reinterprets a negative integer of `size` bytes as unsigned.
 fn unsign(value: &mut Value, size: usize) {
     if let Some(number) = value.as_i64().filter(|number| *number < 0) {
         let bits = u32::try_from(size.saturating_mul(8)).unwrap_or(64).min(64);

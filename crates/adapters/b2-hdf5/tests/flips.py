@@ -56,7 +56,7 @@ def make(folder):
 
 
 def read(path):
-    """Reads all that counts."""
+    """Reads everything that is compared."""
     with h5py.File(path, "r") as file:
         data = file["g/d"]
         for value in data.attrs.values():
@@ -89,7 +89,7 @@ def judge(folder):
             try:
                 refused = result.get(timeout=20)
             except multiprocessing.TimeoutError:
-                # What ends or stops h5py is not read by it.
+                # A file that crashes or hangs h5py counts as not readable.
                 refused = True
             if refused:
                 judged.setdefault(pathlib.Path(path).name, []).append(bit)

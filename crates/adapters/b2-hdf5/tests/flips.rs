@@ -1,6 +1,6 @@
 //! Every bit of small files flipped: no wrong value where h5py finds the damage.
 //!
-//! `flips.py` makes the files, and is asked about the flips that were not noticed. `B2KIT_HDF5_FLIPS_STEP` flips only every so many bits.
+//! `flips.py` makes the files, and is asked about the flips that were not noticed. `B2KIT_HDF5_FLIPS_STEP` sets the distance between flips in bits.
 
 #[path = "common/made.rs"]
 mod made;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use b2_core::Limits;
 use b2_hdf5::File;
+use b2_testkit::hostile::flipped;
 use bytes::Bytes;
 
 /// Bits between flips unless another number is asked for.
@@ -31,7 +32,7 @@ const FOUND: [(&str, usize); 9] = [
     ("contiguous_earliest.h5", 1992 * 8 + 1),
 ];
 
-/// All that counts of `/g/d`, as text.
+/// Everything of `/g/d` that is compared, as text.
 fn read(bytes: Vec<u8>) -> Option<String> {
     let limits = Limits::default().max_memory(16 << 20);
     let file = File::from_reader(Arc::new(Bytes::from(bytes)), "flipped", &limits).ok()?;
@@ -40,7 +41,7 @@ fn read(bytes: Vec<u8>) -> Option<String> {
     let nbytes = data.nbytes().filter(|&nbytes| nbytes < 1 << 20)?;
     let mut items = vec![0; nbytes as usize];
     data.read_box(&vec![0; data.shape().len()], data.shape(), &mut items).ok()?;
-    // An attribute that cannot be read is named, which is no wrong value.
+    // An attribute that cannot be read is reported by name, which is not a wrong value.
     if !data.attrs_left_out().is_empty() {
         return None;
     }
@@ -64,10 +65,8 @@ fn flips_that_h5py_notices_are_errors() {
         assert!(wanted.is_some(), "{}", path.display());
         let found = FOUND.iter().filter(|(name, _)| path.ends_with(name)).map(|&(_, bit)| bit);
         for bit in (0..original.len() * 8).step_by(step).chain(found) {
-            let mut flipped = original.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
             count += 1;
-            match read(flipped) {
+            match read(flipped(&original, bit)) {
                 None => errors += 1,
                 found if found == wanted => {}
                 _ => {

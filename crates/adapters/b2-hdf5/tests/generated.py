@@ -5,13 +5,13 @@
 Every data set has a random version of the format, layout, shape, maximum shape, type, fill value, chain of filters and history:
 regions that are written, resizes, and chunks that are stored without some of their filters. `generated.json` lists them:
 
-    file, path     where it is
-    about          how it was made
-    dtype, shape   as b2kit has them
-    at, len        where in `expected.bin` the items are that h5py or netCDF4 reads
+    file, path     file, and path of the data set
+    about          how it was created
+    dtype, shape   of b2kit's array
+    at, len        position in `expected.bin` of the items as h5py or netCDF4 reads them
     boxes          random boxes, each a start and a shape
     attrs          attributes: a number, a text, a list of texts, or dtype, shape and items in hexadecimal digits
-    word           for what b2kit refuses: what the message names
+    word           a word in the message if b2kit refuses the data set
 """
 
 import json
@@ -72,7 +72,7 @@ def is_array(form):
 
 
 def plain(values):
-    """Returns an array without what only h5py knows of its dtype."""
+    """Returns an array without h5py's metadata of its dtype."""
     values = np.asarray(values)
     if values.dtype.kind in "OT":
         text = [item.decode() if isinstance(item, bytes) else str(item) for item in values.ravel()]
@@ -135,7 +135,7 @@ def number_values(dtype, shape):
 
 
 def type_and_values():
-    """Returns a type of h5py, a function that makes values of a shape, what it is, and a word if it is refused."""
+    """Returns a type of h5py, a function that creates values of a shape, a description, and a word if it is refused."""
     which = below(20)
     if which < 11:
         dtype = np.dtype(pick(NUMBERS))
@@ -248,7 +248,7 @@ def filters(dcpl, dtype):
 
 
 def attributes(owner):
-    """Adds attributes. Returns what b2kit is to have of them."""
+    """Adds attributes. Returns what b2kit should read."""
     wanted = {}
     for n in range(pick([0, 0, 0, 1, 3, 12, 40])):
         name, kind = f"a{n}_{text(5).replace(' ', '')}", below(6)
@@ -320,7 +320,7 @@ def one(file, group, n, libver):
             most = tuple(pick([None, n, n + below(5), n * 3 + 1]) or None if chance(0.8) else n for n in shape)
             most = tuple(max(1, m) if m is not None else m for m in most)
         chunks = tuple(1 + below(pick([3, 10, max(n, 1), n + 5])) for n in shape)
-        # Not more chunks than take a moment, and none larger than a finite maximum.
+        # Few enough chunks to be quick, and none larger than a finite maximum.
         chunks = tuple(max(c, -(-max(n, 1) // pick([1, 4, 30, 200]))) for c, n in zip(chunks, shape))
         chunks = tuple(c if m is None else min(c, m) for c, m in zip(chunks, most))
         dcpl.set_chunk(chunks)
@@ -393,7 +393,7 @@ def hdf5(number, count):
 
 
 def netcdf(number):
-    """A file of netCDF with dimensions without end that its variables share."""
+    """A netCDF file with unlimited dimensions that its variables share."""
     name = f"{number}.nc"
     form = pick(["NETCDF4", "NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
     # By path: the slices that are written, their values, and the fill value.
@@ -424,7 +424,7 @@ def netcdf(number):
             fill = pick([None, None, 5, False] if form != "NETCDF3_CLASSIC" else [None, 5])
             var = group.createVariable(f"v{n}", kind, own, fill_value=fill, **options)
             shape = [dims[d] or 1 + below(6) for d in own]
-            # What was never written is not known without filling.
+            # Without filling, items that were never written are undefined.
             stored = None
             if chance(0.8) or fill is False:
                 part = tuple(slice(0, n if dims[d] is None or fill is False else 1 + below(n)) for n, d in zip(shape, own))

@@ -1,6 +1,6 @@
-//! Random data sets that `generated.py` writes, against what h5py and netCDF4 read from them.
+//! Random data sets that `generated.py` writes, compared with what h5py and netCDF4 read.
 //!
-//! `B2KIT_HDF5_GENERATED` is how many there are to be.
+//! `B2KIT_HDF5_GENERATED` sets their number.
 
 mod common;
 #[path = "common/made.rs"]
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use common::{as_json, same_items, spelled};
 
-/// How a data set came out.
+/// The result for a data set.
 enum Outcome {
     Equal,
     Refused(String),
@@ -33,7 +33,7 @@ fn text(error: Hdf5Error) -> String {
     whole(&error)
 }
 
-/// The files that were opened last.
+/// Recently opened files.
 type OpenFiles = BTreeMap<String, File>;
 
 fn check(entry: &Value, folder: &Path, expected: &[u8], opened: &mut OpenFiles) -> Result<Outcome, String> {
@@ -73,7 +73,7 @@ fn check(entry: &Value, folder: &Path, expected: &[u8], opened: &mut OpenFiles) 
     Ok(Outcome::Equal)
 }
 
-/// What becomes an array.
+/// Converts a data set to an array.
 fn as_array(data: &DataSet, dtype: &Dtype, expected: &[u8]) -> Result<(), String> {
     let text = |error: b2nd::NdError| format!("as an array: {}", whole(&error));
     let frame = data.builder().map_err(|error| whole(&error))?.to_bytes(data.source()).map_err(text)?;

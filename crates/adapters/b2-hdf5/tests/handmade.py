@@ -1,4 +1,4 @@
-"""Makes small files that ask for much memory or time: python handmade.py FOLDER"""
+"""Creates small files that demand much memory or time: python handmade.py FOLDER"""
 
 import struct
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def patched(path, changes):
-    """Replaces bytes of a file: each must be there once."""
+    """Replaces bytes of a file, each of which must occur exactly once."""
     data = path.read_bytes()
     for old, new in changes:
         assert data.count(old) == 1 and len(old) == len(new), (path, old, data.count(old))
@@ -45,7 +45,7 @@ def make(folder):
             f.create_dataset("y", (1 << 20, 1 << 20), "i1", chunks=(1, 1))
             f.create_dataset("z", (1 << 40,), "i8")
 
-    # Items of no bytes: the size of the type becomes 0, its checksums are not there.
+    # Items of no bytes: the size of the type becomes 0, in a header without checksums.
     with h5py.File(folder / "no_bytes.h5", "w") as f:
         f.create_dataset("x", (12,), "S7", chunks=(5,))
     patched(folder / "no_bytes.h5", [(struct.pack("<BBBBI", 0x13, 1, 0, 0, 7), struct.pack("<BBBBI", 0x13, 1, 0, 0, 0))])
@@ -69,7 +69,7 @@ def make(folder):
     index = data.find(struct.pack("<QQ", first, others[0]))
     assert index > 0
     for n in range(1024):
-        # The pages of a fixed array have checksums, so the rest of them is damage.
+        # The pages of a fixed array have checksums, so all others are damaged.
         data[index + 8 * n : index + 8 * n + 8] = struct.pack("<Q", first)
     (folder / "shared_chunks.h5").write_bytes(data)
 

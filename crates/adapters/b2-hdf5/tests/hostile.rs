@@ -1,7 +1,7 @@
 //! Damaged files: errors or values, within seconds, and no panic.
 //!
-//! `B2KIT_HDF5_MUTANTS` is how many there are to be, and with `B2KIT_HDF5_PYTHON` the files of `matrix.py` are used
-//! besides those in `tests/data`. `B2KIT_HDF5_MUTANTS_FROM` is the number of the first one, so that many can be read in pieces.
+//! `B2KIT_HDF5_MUTANTS` sets the number of mutants, and with `B2KIT_HDF5_PYTHON` the files of `matrix.py` are used
+//! in addition to those in `tests/data`. `B2KIT_HDF5_MUTANTS_FROM` is the number of the first one, so that many can be read in pieces.
 //! With `ulimit -v` memory is limited, too. Every second mutant has its checksums computed again, so that what they protect is
 //! reached.
 
@@ -20,61 +20,26 @@ use std::time::{Duration, Instant};
 use b2_core::{Control, Limits};
 use b2_hdf5::{Content, File, Scale};
 use b2_testkit::hdf5::{checked_blocks, seal};
+use b2_testkit::{Rng, hostile};
 use bytes::Bytes;
 
-/// Mutants unless another number is asked for.
+/// Default number of mutants.
 const MUTANTS: usize = 3000;
-/// Reading one must not take longer: an endless loop, not a slow machine, is what this finds.
+/// Time limit for reading one; long enough that only an endless loop, not a slow machine, exceeds it.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Reading one must not keep processors busy for longer.
+/// Limit of the processor time for reading one.
 const HARDEST: Duration = Duration::from_secs(10);
-/// Bytes of a data set of which everything is read.
+/// Data sets up to this size, in bytes, are read completely.
 const MAX_READ_LEN: u64 = 4 << 20;
 /// Larger files are not used.
 const LARGE: u64 = 200_000;
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n.max(1)
-    }
-}
-
-/// Changes a few bytes, in one of several ways.
+/// Changes a few bytes; sometimes the bytes after them move, or are lost.
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..1 + rng.below(4) {
-        let len = bytes.len();
-        let at = rng.below(len);
-        match rng.below(8) {
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = rng.below(256) as u8,
-            2 => bytes[at] = if rng.below(2) == 0 { 0 } else { 0xFF },
-            3 => {
-                let end = (at + 1 + rng.below(16)).min(len);
-                bytes[at..end].fill(0xFF);
-            }
-            4 => {
-                // A number that is large, or near another.
-                let value = (u64::MAX >> rng.below(64)).to_le_bytes();
-                let end = (at + 8).min(len);
-                bytes[at..end].copy_from_slice(&value[..end - at]);
-            }
-            5 => {
-                let (from, size) = (rng.below(len), 1 + rng.below(64));
-                let size = size.min(len - from).min(len - at);
-                bytes.copy_within(from..from + size, at);
-            }
-            6 => {
-                let value = (rng.below(len) as u64).to_le_bytes();
-                let end = (at + 8).min(len);
-                bytes[at..end].copy_from_slice(&value[..end - at]);
-            }
-            _ if rng.below(10) == 0 => bytes.truncate(at.max(1)),
-            _ => bytes[at] = bytes[at].wrapping_add(1),
+        match rng.one_in(40) {
+            true => hostile::damage(bytes, 64, rng),
+            false => hostile::overwrite(bytes, 64, rng),
         }
     }
 }
@@ -82,11 +47,9 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
 /// Changes a few bytes of blocks, and their checksums.
 fn mutate_checked(bytes: &mut [u8], blocks: &[Range<usize>], rng: &mut Rng) {
     for _ in 0..1 + rng.below(2) {
-        let block = blocks[rng.below(blocks.len())].clone();
-        let mut part = bytes[block.clone()].to_vec();
-        mutate(&mut part, rng);
-        bytes[block.start..block.start + part.len()].copy_from_slice(&part);
-        seal(bytes, &block, checksum::lookup3);
+        let block = rng.pick(blocks);
+        (0..1 + rng.below(4)).for_each(|_| hostile::overwrite(&mut bytes[block.clone()], 64, rng));
+        seal(bytes, block, checksum::lookup3);
     }
 }
 
@@ -173,7 +136,7 @@ fn read_objects(file: &File) {
     }
 }
 
-/// Reads single items at both ends and in the middle, without what listing a file has found, and unpacks numbers. Whether that
+/// Reads single items at both ends and in the middle, without listing the file first, and unpacks numbers. Whether that
 /// fails does not matter.
 fn read_far(file: &File, path: &str) {
     let Ok(data) = file.data_set(path) else { return };
@@ -200,7 +163,7 @@ fn read_far(file: &File, path: &str) {
     }
 }
 
-/// The time of all threads on processors, which a busy machine does not change much, in steps of 10 ms; 0 where it is not known.
+/// The processor time of all threads in steps of 10 ms, which hardly depends on other load; 0 if unknown.
 fn processor_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program is in brackets, and may hold anything.
@@ -241,7 +204,7 @@ fn mutants_are_errors_or_values() {
         assert!(good + bad > 0, "{}", path.display());
     }
     let (mut good, mut bad) = (0, 0);
-    // The longest on the clock and on the processor, and which they were.
+    // The longest wall-clock and processor times, and their mutants.
     let (mut longest, mut hardest) = ((Duration::ZERO, 0), (Duration::ZERO, 0));
     // Read on another thread, so that one that never ends is named.
     let (to_reader, mutants) = mpsc::channel::<Vec<u8>>();
@@ -251,7 +214,7 @@ fn mutants_are_errors_or_values() {
     });
     for n in from..from + count {
         let (path, original, blocks) = &originals[n % originals.len()];
-        let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (n as u64 + 1).wrapping_mul(0xD134_2543_DE82_EF95));
+        let mut rng = Rng::case(1, n as u64);
         let mut bytes = original.clone();
         match n / originals.len() % 2 == 1 && !blocks.is_empty() {
             true => mutate_checked(&mut bytes, blocks, &mut rng),

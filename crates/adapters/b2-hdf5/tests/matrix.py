@@ -8,13 +8,13 @@ an entry of the list `matrix.json`:
     name, file, path   where it is
     kind               what is special about it
     expect             "equal", or "error" for what an array cannot hold
-    word               for errors: what the message has to name
+    word               for errors: a word that the message must contain
     dtype              as b2kit writes it (Dtype): NumPy's list of fields if they are packed, otherwise a dictionary
-    attrs              some attributes, as JSON, which have to arrive
-    chunks             the chunk shape of the file, where that has to become the chunk shape of the array
+    attrs              some attributes that must be converted, as JSON
+    chunks             the chunk shape of the file, if the array must have the same
 
-Text of variable length becomes NumPy's fixed one (`<U`), long enough for the longest; everything else keeps its type.
-What a missing tool would have made is in the list as `absent`, so that nothing is left out silently.
+Text of variable length becomes NumPy text (`<U`) as long as the longest; everything else keeps its type.
+Cases that need a missing tool are listed as `absent`, so that nothing is left out silently.
 """
 
 import json
@@ -55,7 +55,7 @@ def spelled(dtype):
 
 
 def plain(values):
-    """Returns an array without what only h5py knows of its dtype, such as the names of an enumeration."""
+    """Returns an array without h5py's metadata of its dtype, such as the names of an enumeration."""
     values = np.array(values, dtype=object) if isinstance(values, (bytes, str)) else np.asarray(values)
     if values.dtype.kind == "O":
         text = [item.decode() if isinstance(item, bytes) else item for item in values.ravel()]
@@ -119,7 +119,7 @@ def data(values, **options):
 
 
 def low(values, dcpl=lambda _: None, dtype=None, space=None, write=True):
-    """Makes a data set with properties that only h5py's low level has."""
+    """Creates a data set with properties that only h5py's low-level API can set."""
 
     def make(group):
         kind = dtype or h5py.h5t.py_create(values.dtype, logical=True)
@@ -372,7 +372,7 @@ def virtual(group):
 h5("virtual", "a virtual data set", virtual, word="virtual", **latest)
 h5("external", "data in another file", lambda g: g.create_dataset("data", shape=(100,), dtype="<i4", external=[(str(folder / "external.raw"), 0, 400)]).__setitem__(..., np.arange(100)), word="external")
 
-# Fill values, and what was never written.
+# Fill values, and items that were never written.
 h5("unwritten", "never written", lambda g: g.create_dataset("data", shape=(20, 30), dtype="<i4"))
 h5("unwritten_fill", "never written, with a fill value", lambda g: g.create_dataset("data", shape=(20, 30), dtype="<i4", fillvalue=-9))
 h5("unwritten_chunks", "chunks never written", lambda g: g.create_dataset("data", shape=(20, 30), dtype="<f8", chunks=(6, 7), fillvalue=np.nan))
@@ -416,6 +416,17 @@ def scales(group):
 
 
 h5("scales", "dimension scales", scales, attrs={"_ARRAY_DIMENSIONS": ["lat", "lon"]})
+
+
+def scale_and_labels(group):
+    made = data(ints)(group)
+    lat = group.create_dataset("lat", data=np.linspace(-90, 90, 20))
+    lat.make_scale("lat")
+    made.dims[0].attach_scale(lat)
+    made.dims[0].label, made.dims[1].label = "north", "x"
+
+
+h5("scale_and_labels", "labels next to a scale", scale_and_labels, attrs={"_ARRAY_DIMENSIONS": ["lat", "x"]})
 h5("labels", "labels of dimensions", lambda g: [setattr(d, "label", t) for d, t in zip(data(ints)(g).dims, ["time", "x"])], attrs={"_ARRAY_DIMENSIONS": ["time", "x"]})
 
 
@@ -482,7 +493,7 @@ with h5py.File(folder / "tables.h5") as f:
         else:
             add(f"tables_{key}", f"PyTables: {key}", "tables.h5", f"/{key}", f[key][()])
 
-# h5repack, which decides about layouts and filters in its own way.
+# h5repack, which chooses layouts and filters differently.
 repack = shutil.which("h5repack")
 for name, options in [
     ("repack_gzip", ["-f", "SHUF", "-f", "GZIP=6"]),

@@ -1,4 +1,4 @@
-//! Requests and bytes for one item of a file that is far away: what is read of it, counted.
+//! Counts the requests and bytes that one item of a remote file costs.
 
 #[path = "common/made.rs"]
 mod made;
@@ -14,7 +14,7 @@ use b2_hdf5::{Codec, File, Writer};
 use b2nd::{ArrayBuilder, NdArray};
 use bytes::Bytes;
 
-/// The most for one item, beside its chunk or blocks.
+/// Maximum for one item, in addition to its chunk or blocks.
 const REQUESTS: u64 = 30;
 const BYTES: u64 = 100 << 10;
 
@@ -48,7 +48,7 @@ fn one_item(file: Arc<dyn ReadAt>, path: &str, at: Option<&[u64]>) -> (Vec<u8>, 
     (item, counted.requests.load(Relaxed), counted.bytes.load(Relaxed))
 }
 
-/// As many chunks as a file of 1 GB has, but smaller ones.
+/// As many chunks as in a file of 1 GB, but smaller.
 #[test]
 fn one_item_takes_few_requests() {
     let shape = [40_u64, 100, 100];
@@ -58,7 +58,7 @@ fn one_item_takes_few_requests() {
     let array = NdArray::from_bytes(builder.to_bytes(&items[..]).unwrap()).unwrap();
     for codec in [Codec::Blosc2, Codec::Gzip(1), Codec::None] {
         let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
-        // Other things around it.
+        // Other objects before and after it.
         for n in 0..30 {
             writer.group(&format!("group{n}"), &[("units".into(), "K".into())]).unwrap();
         }

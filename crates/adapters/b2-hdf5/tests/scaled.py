@@ -1,10 +1,10 @@
-"""Writes packed numbers of all kinds, and what xarray makes of them.
+"""Writes packed numbers of all kinds, and the values that xarray decodes.
 
     python scaled.py FOLDER
 
 For each file NAME.nc with the variable v there is NAME.npy, which xarray decoded. xarray looks for missing numbers
-after it has rounded all to floats, and takes the byte order of some for another, so it misses a few and takes others for
-missing. Those are put right here, and counted.
+after rounding to floats, and misreads the byte order of some, so it misses a few and marks others as
+missing. These are corrected here, and counted.
 """
 
 import itertools

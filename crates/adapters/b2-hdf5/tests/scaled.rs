@@ -1,4 +1,4 @@
-//! Packed numbers against what xarray makes of them: files and values of `scaled.py`.
+//! Packed numbers, compared with the values that xarray decodes: files and values of `scaled.py`.
 
 #[path = "common/made.rs"]
 mod made;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use b2_hdf5::{File, Scale};
 
-/// Kinds of numbers and attributes that there must be.
+/// Minimum number of combinations of number types and attributes.
 const MIN_KINDS: usize = 400;
 
 /// Whether two items are the same number. Not numbers are, whatever their bits.

@@ -1,4 +1,4 @@
-//! Selections of data sets: what the same selections of the array are that was written.
+//! Selections of data sets, compared with the same selections of the array that was written.
 
 use std::io;
 use std::sync::Arc;

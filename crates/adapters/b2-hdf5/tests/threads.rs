@@ -62,7 +62,7 @@ struct Meeting {
     changed: Condvar,
 }
 
-/// Far more than a thread needs to start.
+/// Much longer than a thread needs to start.
 const START_TIMEOUT: Duration = Duration::from_secs(100);
 
 impl ReadAt for Meeting {

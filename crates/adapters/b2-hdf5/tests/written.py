@@ -147,7 +147,7 @@ for codec in CODECS:
 if shutil.which("h5repack"):
     for codec in ["gzip", "none"]:
         packed = folder / f"repacked-{codec}.h5"
-        # With -f it refuses any data set without items.
+        # h5repack -f refuses any data set without items.
         subprocess.run(["h5repack", folder / f"kinds-{codec}.h5", packed], check=True)
         subprocess.run(["h5repack", "-f", "GZIP=1", folder / f"dims-{codec}.h5", folder / "dims.h5"], check=True)
         with xr.open_dataset(folder / "dims.h5", engine="h5netcdf") as ds:

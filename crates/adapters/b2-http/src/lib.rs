@@ -26,14 +26,14 @@ mod url;
 
 use std::sync::Arc;
 
-use b2_frame::{ReadCosts, ReadOptions, SuperChunk};
+use b2_frame::{ReadOptions, ReadTuning, SuperChunk};
 
 pub use client::{HttpOptions, RequestCounts};
 pub use file::{HttpFile, HttpSource};
 pub use system::Http;
 pub use url::is_url;
 
-/// Returns options for opening URLs, with the file system [`Http`] and [`ReadCosts::REMOTE`].
+/// Returns options for opening URLs, with the file system [`Http`] and [`ReadTuning::REMOTE`].
 pub fn options() -> ReadOptions {
-    SuperChunk::options().file_system(Arc::new(Http::default())).costs(ReadCosts::REMOTE)
+    SuperChunk::options().file_system(Arc::new(Http::default())).tuning(ReadTuning::REMOTE)
 }

@@ -317,7 +317,7 @@ fn url_of(path: &str, is_separator: fn(char) -> bool) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use b2_frame::{ReadCosts, SuperChunk};
+    use b2_frame::{ReadTuning, SuperChunk};
     use b2nd::{ArrayBuilder, NdArray, source};
     use object_store::memory::InMemory;
 
@@ -350,7 +350,7 @@ mod tests {
         lock(&parent.buckets)
             .insert("mem://b".to_owned(), Bucket { is_inserted: true, ..Bucket::new(memory) });
         let stores = Stores::with(PerProcess::inherited(parent));
-        let options = SuperChunk::options().file_system(Arc::new(stores.clone())).costs(ReadCosts::REMOTE);
+        let options = SuperChunk::options().file_system(Arc::new(stores.clone())).tuning(ReadTuning::REMOTE);
         let far = NdArray::open_with("mem://b/a.b2nd", &options).unwrap();
         assert!(far.all().read_bytes().unwrap() == near);
         // The file is in the child's list of open files, not in its parent's.

@@ -188,7 +188,7 @@ fn encode<T: Number, const N: usize>(
         .and_then(|rest| chunk.write_page(0, rest));
     match written {
         Ok(rest) => Ok(Encoded::Len(room - rest.len())),
-        // The only errors of a slice are those of too little room.
+        // Writing to a slice fails only for lack of space.
         Err(error) if matches!(error.kind, pco::errors::ErrorKind::Io(_)) => Ok(Encoded::TooBig),
         Err(error) => Err(backend(error)),
     }

@@ -68,7 +68,7 @@ proptest! {
         prop_assert_eq!(decode(&stream, plain.len() + itemsize), None);
         prop_assert_eq!(decode(&[&stream[..], &[0]].concat(), plain.len()), None);
 
-        // No room, and a little less than is needed.
+        // No space, and a little less than is needed.
         for room in [0, 1, stream.len() - 1] {
             let outcome = Pco.encoder(&cx).unwrap().encode(&plain, &mut vec![0; room]).unwrap();
             prop_assert_eq!(outcome, Encoded::TooBig);

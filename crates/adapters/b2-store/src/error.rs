@@ -50,7 +50,10 @@ pub enum StoreError {
     #[error("{0}")]
     Exists(String),
     /// The key cannot be used for a new member.
-    #[error("{0:?} is not a valid key: it must consist of at most 64 names separated by slashes")]
+    #[error(
+        "{0:?} is not a valid key: at most 64 names separated by slashes, without backslashes, line breaks and tabs; \
+         `.`, `..` and `__vlmeta__` are reserved"
+    )]
     Key(String),
 }
 

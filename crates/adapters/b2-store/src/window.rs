@@ -1,4 +1,4 @@
-//! Members stored as a range of something else.
+//! Members stored as a range of an archive or frame.
 
 use std::io;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl ReadAt for FileWindow {
     }
 }
 
-/// The uncompressed bytes of a frame, decoded as they are read.
+/// The uncompressed bytes of a frame, decoded on demand.
 pub(crate) struct FrameData(pub(crate) SuperChunk);
 
 impl ReadAt for FrameData {

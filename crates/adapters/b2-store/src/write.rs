@@ -126,6 +126,63 @@ impl StoreWriter {
         written
     }
 
+    /// Adds a member that `write` writes as a contiguous frame: a new file at the path that it gets, which is on the same
+    /// file system as the store. In a directory this file becomes the member; in other layouts it is copied and removed.
+    /// If `write` fails, the store is incomplete, and cannot be finished.
+    ///
+    /// ```
+    /// # use b2_store::{StoreError, StoreLayout, StoreWriter};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("new.b2d");
+    /// let mut store = StoreWriter::create(&path, StoreLayout::Directory, false)?;
+    /// store.put_with("counts", |path| {
+    ///     b2nd::ArrayBuilder::new::<u32>([4]).write(path, b2nd::source::arange(0_u32, 1))?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(())
+    /// })?;
+    /// store.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of `write`; otherwise as for [`put`](Self::put).
+    pub fn put_with<T, E: From<StoreError>>(
+        &mut self,
+        key: &str,
+        write: impl FnOnce(&Path) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let key = self.take(key)?;
+        let path = self.staging.path().join("member");
+        let written = write(&path).and_then(|value| Ok(self.adopt(&key, &path).map(|()| value)?));
+        self.failed |= written.is_err();
+        written
+    }
+
+    /// Makes a frame in the staging directory a member.
+    fn adopt(&mut self, key: &str, path: &Path) -> Result<(), StoreError> {
+        let frame = SuperChunk::open(path)?;
+        let name = format!("{}{}", key.trim_start_matches('/'), names::suffix(kind_of(&frame)));
+        let member = match &self.inner {
+            LayoutWriter::Directory(root) if !has_indexes(&frame) => root.join(name),
+            _ => {
+                self.write(key, &frame)?;
+                drop(frame);
+                return fs::remove_file(path).map_err(StoreError::io(&self.target));
+            }
+        };
+        // Windows renames no open files.
+        drop(frame);
+        let renamed = (|| {
+            // Windows syncs only files that are open for writing.
+            File::options().write(true).open(path)?.sync_all()?;
+            if let Some(parent) = member.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            refuse_device(&member)?;
+            Disk.rename_new(path, &member)
+        })();
+        renamed.map_err(StoreError::io(&self.target))
+    }
+
     /// Sets an attribute of a group, which need not have members. The value is msgpack; the root is `""`.
     ///
     /// # Errors
@@ -273,7 +330,7 @@ impl StoreWriter {
 
     fn write(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
         let without;
-        let frame = match frame.vlmetalayers().iter().any(|(name, _)| name == INDEXES.as_bytes()) {
+        let frame = match has_indexes(frame) {
             true => {
                 without = self.without_indexes(frame)?;
                 &without
@@ -289,6 +346,11 @@ impl StoreWriter {
         let name = format!("{}{}", key.trim_start_matches('/'), names::suffix(kind_of(frame)));
         write_file(&mut self.inner, &name, frame).map_err(|error| error.or(&self.target))
     }
+}
+
+/// Whether a frame describes python-blosc2's indexes of it.
+fn has_indexes(frame: &SuperChunk) -> bool {
+    frame.vlmetalayers().iter().any(|(name, _)| name == INDEXES.as_bytes())
 }
 
 /// A failure of reading, or of writing to a file that has no name yet.

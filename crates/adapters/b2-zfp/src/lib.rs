@@ -2,6 +2,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use b2_codecs::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use zfp_rs::{
     ZfpBitStream, ZfpConfig, ZfpDimensionality, ZfpField, ZfpFieldMut, ZfpScalar, ZfpScalarType,
@@ -17,6 +19,11 @@ pub struct FixedPrecision;
 /// The zfp codec with a fixed number of bits per item (codec 35).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedRate;
+
+/// Returns all codecs, for `Plugins::with_codecs`.
+pub fn codecs() -> [Arc<dyn Codec>; 3] {
+    [Arc::new(FixedAccuracy), Arc::new(FixedPrecision), Arc::new(FixedRate)]
+}
 
 macro_rules! codec {
     ($type:ident, $id:expr, $name:literal) => {

@@ -54,7 +54,7 @@ use aliases;
 macro_rules! setters {
     () => {
         /// Sets the Blosc2 codec for new chunks by its name: `blosclz`, `lz4`, `lz4hc`, `zlib`, `zstd`, and for
-        /// `b2kit.b2nd` also those of zfp.
+        /// `b2kit.b2nd` also those of zfp and, with the feature `pco`, `pco`.
         #[must_use]
         pub fn codec(mut self, codec: impl Into<String>) -> Self {
             self.options.codec = codec.into();

@@ -15,12 +15,12 @@ pub(crate) const B2ND: &str = "b2kit.b2nd";
 const IMAGECODECS_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
 
-/// The codecs and filters: the built-in ones and zfp. The Python package also has pcodec.
+/// The codecs and filters: the built-in ones, zfp and, with its feature, pcodec.
 pub(crate) static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
-    Plugins::builtin()
-        .with_codec(b2_zfp::FixedAccuracy)
-        .with_codec(b2_zfp::FixedPrecision)
-        .with_codec(b2_zfp::FixedRate)
+    let plugins = Plugins::builtin().with_codecs(b2_zfp::codecs());
+    #[cfg(feature = "pco")]
+    let plugins = plugins.with_codec(b2_pco::Pco);
+    plugins
 });
 
 /// A Blosc2 filter by name, with or without a parameter.

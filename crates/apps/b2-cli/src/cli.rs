@@ -9,7 +9,7 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::args::help::Detail;
 use crate::args::{Global, help};
 use crate::cmd;
-use crate::files::{again, urls};
+use crate::files::{retry_read, urls};
 use crate::process::{capture, outcome, signals};
 
 const EXAMPLES: &str = "\
@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Info(cmd::info::Args),
     /// Print the values as NumPy does, with minimum, maximum and mean
     Show(cmd::show::Args),
-    /// Look at the data: a picture as PNG or SVG, or on the whole screen
+    /// View the data: as a PNG or SVG picture, or on the whole screen
     View(cmd::view::Args),
     /// Write the decompressed data to standard output or a file
     Cat(cmd::cat::Args),
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Unpack(cmd::unpack::Args),
     /// Copy a file to another format, chunk shape or compression
     Copy(cmd::copy::Args),
-    /// Make arrays of HDF5 and NetCDF files, or list what is in them
+    /// Convert HDF5 and NetCDF files to arrays, or list their contents
     #[cfg(feature = "hdf5")]
     Convert(cmd::convert::Args),
     /// Add data at the end
@@ -132,11 +132,13 @@ fn color() -> ColorChoice {
 }
 
 /// Names that other programs use for these commands. For them, the parser would suggest a name that only looks similar.
-const OTHER_NAMES: [(&str, &str); 12] = [
+const OTHER_NAMES: [(&str, &str); 14] = [
     ("stat", "info"),
     ("tree", "info --tree"),
     ("version", "--version"),
+    ("cp", "copy"),
     ("dump", "cat"),
+    ("head", "show"),
     ("print", "show"),
     ("extract", "unpack"),
     ("test", "verify"),
@@ -210,7 +212,7 @@ impl Cli {
             | Command::Copy(_)
             | Command::Diff(_)
             | Command::Ls(_)
-            | Command::Items(_) => again(|| self.dispatch(global)),
+            | Command::Items(_) => retry_read(|| self.dispatch(global)),
             _ => self.dispatch(global),
         };
         urls::tell(global);

@@ -7,17 +7,11 @@ mod args;
 mod cli;
 mod cmd;
 mod files;
-#[cfg(feature = "hdf5")]
-mod nifti;
-mod npy;
-#[cfg(feature = "hdf5")]
-mod npz;
+mod formats;
 mod print;
 mod process;
 mod read;
 mod write;
-#[cfg(feature = "hdf5")]
-mod zarr;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -41,7 +35,7 @@ pub fn run_from<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) ->
             u8::try_from(error.exit_code()).unwrap_or(2)
         }
     };
-    // Flush explicitly: only a Rust program does so when it ends, and this may run in another one.
+    // Flush explicitly: only a Rust program does so at exit, and this may run in another program.
     let _ = std::io::stdout().flush();
     code
 }

@@ -115,7 +115,7 @@ def case(seed):
     make = version_2 if random_.random() < 0.5 else version_3
     array = make(random_, str(path), np.dtype(dtype), shape, chunks)
     array.attrs.update({"units": "K", "list": [1, 2.5], "seed": seed})
-    # Some chunks stay as they are: they are not stored.
+    # Some chunks are never written, so they are not stored.
     if shape and random_.random() < 0.5 and all(shape):
         array[: shape[0] // 2 + 1] = values(random_, array.dtype, (shape[0] // 2 + 1, *shape[1:]))
     else:
@@ -179,7 +179,7 @@ def groups():
 
 
 def xarray_stores():
-    """Names of dimensions, times and missing values are those that xarray sees in Zarr."""
+    """Names of dimensions, times and missing values are the same as xarray reads from Zarr."""
     import xarray as xr
 
     t = np.array([1.5, np.nan, 3.0, -9.0], "f4")

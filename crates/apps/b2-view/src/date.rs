@@ -106,6 +106,9 @@ impl TimeUnit {
     /// Like [`date`](Self::date), without the zeros at the end of the time of day.
     pub(crate) fn short_date(self, value: i64) -> String {
         let mut text = self.date(value);
+        if value == NAT {
+            return text;
+        }
         if text.contains('.') {
             text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
         }
@@ -177,7 +180,7 @@ fn round_step(least: f64) -> Option<f64> {
 }
 
 /// The days from 1 January 1970 to the start of a month, counted from January of year 0.
-fn days_before(month: i128) -> i128 {
+pub(crate) fn days_before(month: i128) -> i128 {
     // The year starts in March.
     let (years, months) = ((month - 2).div_euclid(12), (month - 2).rem_euclid(12));
     let leap = years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use b2nd::{Dtype, DtypeKind};
 
 use crate::items::{ItemReader, Value};
+use crate::labels::Labels;
 use crate::numbers::Numbers;
 use crate::slice::Axis;
 use crate::ticks::{ValueFormat, round};
@@ -35,14 +36,23 @@ impl Coordinates {
         matches!(dtype.kind(), DtypeKind::Simple { code: 'i' | 'u' | 'f' | 'M' | 'm', .. })
     }
 
-    /// Takes the items of an array with one dimension as coordinates.
-    pub fn new(dtype: &Dtype, items: Vec<u8>, unit: String) -> Self {
-        let mut values = Vec::new();
-        if let Ok(numbers) = Numbers::new(dtype, None, Vec::new()) {
-            numbers.take(&items, &mut values);
-        }
-        let simple = ItemReader::new(dtype);
-        Self { format: simple.format(), simple, items, values, unit }
+    /// Takes the items of an array with one dimension as coordinates. Times of CF become points in time.
+    pub fn new(dtype: &Dtype, items: Vec<u8>, labels: &Labels) -> Self {
+        let numbers = |dtype: &Dtype, fills: &[f64], items: &[u8]| {
+            let mut values = Vec::new();
+            if let Ok(numbers) = Numbers::new(dtype, None, fills.to_vec()) {
+                numbers.take(items, &mut values);
+            }
+            values
+        };
+        let found = labels.time.as_ref().and_then(|(time, name)| {
+            let times = time.times(&numbers(dtype, &labels.fills, &items))?;
+            let items: Vec<u8> = times.iter().flat_map(|time| time.to_le_bytes()).collect();
+            Some((Dtype::parse("<M8[ms]").ok()?, items, name.clone()))
+        });
+        let (dtype, items, unit) = found.unwrap_or_else(|| (dtype.clone(), items, labels.unit.clone()));
+        let simple = ItemReader::new(&dtype);
+        Self { format: simple.format(), simple, values: numbers(&dtype, &[], &items), items, unit }
     }
 
     /// The coordinate of an item, with its unit.
@@ -118,6 +128,7 @@ pub fn edge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cf_time::CfTime;
 
     #[test]
     fn marks_are_in_the_middle_of_their_pixels() -> anyhow::Result<()> {
@@ -135,7 +146,7 @@ mod tests {
         assert!(Coordinates::can_be(&dtype) && !Coordinates::can_be(&Dtype::parse("<U4")?));
         let of = |values: Vec<f64>| {
             let items = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            Coordinates::new(&dtype, items, "degrees".into())
+            Coordinates::new(&dtype, items, &Labels { unit: "degrees".into(), ..Labels::default() })
         };
         let even = of((0..360).map(|k| -89.75 + f64::from(k) * 0.5).collect());
         let found = edge("lat", Some(&even), axis, &(0..360), 6);
@@ -146,6 +157,17 @@ mod tests {
         assert_eq!(even.label(1), "-89.25 degrees");
         let odd = of((0..360).map(|k| f64::from(k * k)).collect());
         assert_eq!(marks(axis, Some(&odd), 0..360)[1].1, "10000.0");
+        // Times of CF, evenly spaced and not.
+        let time = CfTime::parse("days since 2000-01-01", None).unwrap();
+        let labels = Labels { time: Some((time, "time".into())), unit: "days".into(), ..Labels::default() };
+        let days = |step: fn(i32) -> f64| {
+            let items = (0..360).flat_map(|k| step(k).to_le_bytes()).collect();
+            Coordinates::new(&dtype, items, &labels)
+        };
+        let even = edge("t", Some(&days(f64::from)), axis, &(0..360), 3);
+        assert_eq!((&*even.title, &*even.marks[1].1), ("t, time", "2000-07"));
+        assert_eq!(days(|k| f64::from(k * k) + 0.5).label(2), "2000-01-05T12:00 time");
+        assert_eq!(days(|_| f64::NAN).label(2), "NaT time");
         // Fewer coordinates than items are not an error.
         assert_eq!(edge("x", Some(&of(vec![1.0, 2.0])), axis, &(0..360), 6).marks.len(), 4);
         Ok(())

@@ -93,7 +93,7 @@ pub(crate) fn shortest(bytes: [u8; 16]) -> String {
     format!("{sign}{}", positional(&digits, exponent))
 }
 
-/// The fewest digits that stand for `mantissa` times 2 to the `exponent`, and for no other float, and the power of ten of the
+/// The fewest digits that identify `mantissa` times 2 to the `exponent` among all floats, and the power of ten of the
 /// first one (Steele and White).
 fn digits(mantissa: u64, exponent: i32) -> (String, i32) {
     let (up, down) = (exponent.max(0).unsigned_abs(), exponent.min(0).unsigned_abs());

@@ -170,7 +170,7 @@ impl ItemReader {
             Value::Bool(bool) => if bool { "True" } else { "False" }.into(),
             Value::Int(int) => int.to_string(),
             Value::Float(x) => float::scalar(x, self.width()),
-            Value::Complex(re, im) => complex(re, im, self.width()),
+            Value::Complex(re, _) => self.complex_of(re, item),
             Value::Text(text) => text,
             Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Value::Date(date) => self.unit.map_or_else(|| date.to_string(), |unit| unit.date(date)),
@@ -180,11 +180,21 @@ impl ItemReader {
         }
     }
 
+    /// Formats a complex number, whose real part is `re`, with all its digits.
+    fn complex_of(&self, re: f64, item: &[u8]) -> String {
+        let part = |part: &[u8]| match part.len() {
+            0..=8 => float::scalar(self.float(part), self.width()),
+            _ => extended::shortest(self.little(part)),
+        };
+        let (real, imaginary) = item.split_at(item.len() / 2);
+        complex_text(re, &part(real), &part(imaginary))
+    }
+
     /// Formats a scalar like NumPy's `str`.
     fn scalar(&self, item: &[u8]) -> String {
         match self.value(item) {
-            Value::Complex(re, im) => {
-                let number = complex(re, im, self.width());
+            Value::Complex(re, _) => {
+                let number = self.complex_of(re, item);
                 if re == 0.0 && !re.is_sign_negative() { number } else { format!("({number})") }
             }
             Value::Bytes(bytes) => text::bytes(&bytes),
@@ -292,18 +302,19 @@ pub fn double(x: f64) -> String {
     float::scalar(x, Width::Double)
 }
 
-/// Like NumPy, leaves out the `.0` of whole parts.
 fn complex(re: f64, im: f64, width: Width) -> String {
-    let part = |x: f64| {
-        let text = float::scalar(x, width);
-        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-    };
-    let imaginary = part(im);
+    complex_text(re, &float::scalar(re, width), &float::scalar(im, width))
+}
+
+/// Like NumPy, leaves out the `.0` of whole parts. `re` is the real part.
+fn complex_text(re: f64, real: &str, imaginary: &str) -> String {
+    let part = |text: &str| text.strip_suffix(".0").unwrap_or(text).to_owned();
+    let imaginary = part(imaginary);
     let imaginary = if imaginary.starts_with('-') { imaginary } else { format!("+{imaginary}") };
     if re == 0.0 && !re.is_sign_negative() {
         return format!("{}j", imaginary.trim_start_matches('+'));
     }
-    format!("{}{imaginary}j", part(re))
+    format!("{}{imaginary}j", part(real))
 }
 
 /// Formats an item of any dtype like NumPy's `str`.

@@ -3,6 +3,8 @@
 use b2nd::{Dtype, NdArray};
 use rmpv::Value;
 
+use crate::cf_time::CfTime;
+
 /// The attribute with the names of the dimensions, and the one with attributes that fit nowhere else.
 const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";
 const OTHER_ATTRIBUTES: &str = "attrs";
@@ -16,6 +18,8 @@ pub struct Labels {
     pub unit: String,
     /// Numbers that represent missing values.
     pub fills: Vec<f64>,
+    /// How the numbers are times, if they are, and a description without the unit.
+    pub time: Option<(CfTime, String)>,
 }
 
 impl Labels {
@@ -36,22 +40,35 @@ impl Labels {
         Self {
             names: if names.len() == ndim { names } else { Vec::new() },
             fills: fills.collect(),
+            time: time_from(&attribute),
             unit: unit_from(attribute),
         }
     }
 }
 
-/// `sea surface temperature (K)`, from the attributes of CF.
-pub fn unit(array: &NdArray) -> String {
-    unit_from(|name| attribute(array, name))
+fn text(attribute: impl Fn(&str) -> Option<Value>, name: &str) -> Option<String> {
+    attribute(name).and_then(|value| value.as_str().map(str::to_owned))
 }
 
+fn is_packed(attribute: impl Fn(&str) -> Option<Value>) -> bool {
+    attribute("scale_factor").is_some() || attribute("add_offset").is_some()
+}
+
+fn long_name(attribute: impl Fn(&str) -> Option<Value>) -> String {
+    text(&attribute, "long_name").or_else(|| text(&attribute, "standard_name")).unwrap_or_default()
+}
+
+fn time_from(attribute: impl Fn(&str) -> Option<Value>) -> Option<(CfTime, String)> {
+    let units = text(&attribute, "units").filter(|_| !is_packed(&attribute))?;
+    let time = CfTime::parse(&units, text(&attribute, "calendar").as_deref())?;
+    Some((time, long_name(attribute)))
+}
+
+/// `sea surface temperature (K)`, from the attributes of CF.
 fn unit_from(attribute: impl Fn(&str) -> Option<Value>) -> String {
-    let text = |name: &str| attribute(name).and_then(|value| value.as_str().map(str::to_owned));
     // The unit does not apply to packed numbers.
-    let packed = attribute("scale_factor").is_some() || attribute("add_offset").is_some();
-    let name = text("long_name").or_else(|| text("standard_name")).unwrap_or_default();
-    match text("units").filter(|_| !packed) {
+    let (packed, name) = (is_packed(&attribute), long_name(&attribute));
+    match text(attribute, "units").filter(|_| !packed) {
         Some(units) if name.is_empty() => units,
         Some(units) => format!("{name} ({units})"),
         None if packed && !name.is_empty() => format!("{name} (packed)"),

@@ -9,6 +9,8 @@ pub mod colours;
 #[doc(hidden)]
 pub mod edges;
 #[doc(hidden)]
+pub mod formats;
+#[doc(hidden)]
 pub mod grid;
 #[doc(hidden)]
 pub mod items;
@@ -27,6 +29,7 @@ pub mod text;
 #[doc(hidden)]
 pub mod ticks;
 
+mod cf_time;
 mod date;
 mod extended;
 mod float;

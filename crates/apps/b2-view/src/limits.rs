@@ -39,7 +39,7 @@ impl std::str::FromStr for Limits {
     }
 }
 
-/// As it is written on a command line and in links.
+/// The notation of command lines and links.
 impl std::fmt::Display for Limits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,7 +1,7 @@
 //! The engine: runs commands of the page as tasks, and requests ranges of files from the page.
 //!
 //! A command is a text: its name, and lines such as `key=value`. A task ends with JSON and bytes, or with an error
-//! message. Nothing blocks: a task that waits for bytes continues after the page has answered.
+//! message. Nothing blocks: a task that waits for bytes continues after the page has responded.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

@@ -9,7 +9,7 @@ use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
 use b2_store::{MemberKind, MemberLocation};
 use b2_view::edges::{Coordinates, MAX_COORDINATES};
 use b2_view::items;
-use b2_view::labels::{Labels, shown_dtype, unit};
+use b2_view::labels::{Labels, shown_dtype};
 use b2_view::numbers::Numbers;
 use b2nd::{Dtype, NdArray};
 
@@ -153,7 +153,7 @@ impl OpenFile {
         if array.shape() != [len] || !(1..=MAX_COORDINATES).contains(&len) || !Coordinates::can_be(&dtype) {
             bail!("these are not coordinates of {len} items");
         }
-        Ok(Coordinates::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
+        Ok(Coordinates::new(&dtype, array.all().read_bytes().await?, &Labels::of(array.array())))
     }
 
     /// Returns the index entry of each chunk: the number of bytes up to the next one, or a negative number for chunks

@@ -128,7 +128,7 @@ impl Host {
                     state.waiting.remove(&pending.request);
                     Poll::Ready(found)
                 }
-                // The engine polls all tasks after each answer.
+                // The engine polls all tasks after each response.
                 None => Poll::Pending,
             }
         })

@@ -48,7 +48,7 @@ impl Object {
         self.raw(key, if value { "true" } else { "false" })
     }
 
-    /// Adds JSON as it is.
+    /// Adds JSON unchanged.
     #[must_use]
     pub fn raw(self, key: &str, json: &str) -> Self {
         let mut object = self.key(key);

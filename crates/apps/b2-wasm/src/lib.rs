@@ -1,5 +1,5 @@
 //! The engine of the browser viewer: reads ranges of Blosc2 files and draws parts of them. It has no browser bindings:
-//! the page calls [`abi`], answers requests for bytes, and draws.
+//! the page calls [`abi`], serves requests for bytes, and draws.
 #![deny(unsafe_code)]
 #![deny(
     clippy::indexing_slicing,

@@ -15,7 +15,7 @@ use b2_store::{Archive, Member, MemberLocation, Members, StoreError};
 use bytes::Bytes;
 
 use crate::frame;
-use crate::others::guess_zip;
+use crate::others::guess;
 use crate::source::{File, Source};
 
 /// Bytes are fetched in pages of this size.
@@ -97,7 +97,7 @@ impl OpenStore {
             }
             Some(MemberLocation::Unreadable(why)) => bail!("embed.b2e is {why}"),
             _ if opened.members.0.is_empty() => {
-                let what = guess_zip(opened.file.first());
+                let what = guess(opened.file.first());
                 bail!("this zip archive is not a store of Blosc2 files{what}")
             }
             _ => {}

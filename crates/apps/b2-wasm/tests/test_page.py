@@ -12,7 +12,7 @@ import pytest
 
 # Texts that must not be interpreted as HTML.
 EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script>'
-# An engine that never returns from its first command: room for input, and a loop.
+# An engine that never returns from its first command: space for input, and a loop.
 ENDLESS = (
     b"\0asm\x01\0\0\0\x01\x0a\x02\x60\x01\x7f\x01\x7f\x60\x01\x7f\0\x03\x03\x02\0\x01\x05\x03\x01\0\x01"
     b"\x07\x1f\x03\x06memory\x02\0\x08b2_input\0\0\x07b2_call\0\x01\x0a\x0f\x02\x05\0\x41\x80\x08\x0b\x07\0\x03\x40\x0c\0\x0b\x0b"
@@ -438,7 +438,7 @@ def test_decoding_that_takes_long_can_be_stopped(bench, sst, months):
     bench.wait("!document.getElementById('slow').hidden")
     words = bench.text("slow-text")
     assert words.startswith("Still decoding, for ") and "seconds" in words
-    # The page itself is alive, and the time goes on.
+    # The page itself still responds, and its clock advances.
     bench.wait("document.getElementById('slow-text').textContent !== words", words=words)
     bench.focus("stop")
     bench.home.put("engine.wasm", good)

@@ -293,7 +293,7 @@ const nameOf = (dim) => shown.file.names?.[dim] || `dimension ${dim}`;
 /** Draws a selection in NumPy's notation. */
 async function choose(slice, dims) {
   const { answer } = await engine.call("axes", { handle: shown.handle, slice });
-  // A single position stands for its whole dimension.
+  // A single position selects its whole dimension.
   shown.axes = answer.axes.map((axis, dim) => (axis.dropped
     ? { start: 0, step: 1, len: shown.file.shape[dim], dropped: true, at: axis.start } : axis));
   const long = shown.axes.flatMap((axis, dim) => (!axis.dropped && axis.len > 1 ? [dim] : []));

@@ -142,7 +142,7 @@ async function send(url, options) {
     return await fetch(url, { cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw failure(TIMED_OUT);
-    // An opaque response is enough to tell whether the server exists.
+    // An opaque response is enough to check that the server exists.
     let there = false;
     try {
       await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(RESPONSE_TIMEOUT) });

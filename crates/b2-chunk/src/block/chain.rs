@@ -73,8 +73,8 @@ pub(crate) enum Shortcut {
     Items,
 }
 
-/// The filters of a chain: their places in the plugins, and their properties with any filter.
-pub(crate) type KeptChain = Vec<(usize, Active<'static>)>;
+/// The filters of a chain: their indices in the plugins, and the shared properties of their blocks.
+pub(crate) type SavedChain = Vec<(usize, Active<'static>)>;
 
 /// Up to six filters, in the order in which they are applied or undone.
 #[derive(Clone, Copy)]
@@ -106,8 +106,8 @@ impl<'a> Chain<'a> {
         Ok(chain)
     }
 
-    /// Returns what [`restored`](Self::restored) makes the same chain from, without looking at any filter.
-    pub(crate) fn kept(&self, plugins: &Plugins) -> Option<KeptChain> {
+    /// Returns a form from which [`restored`](Self::restored) recreates this chain without a lookup of filters.
+    pub(crate) fn saved(&self, plugins: &Plugins) -> Option<SavedChain> {
         let kept = |active: &Active<'_>| {
             let index = plugins.filter_index(active.filter.id())?;
             Some((index, active.with(&Shuffle)))
@@ -115,8 +115,8 @@ impl<'a> Chain<'a> {
         self.as_slice().iter().map(kept).collect()
     }
 
-    /// Makes a chain again, with the same plugins.
-    pub(crate) fn restored(plugins: &'a Plugins, kept: &KeptChain) -> Option<Self> {
+    /// Recreates a chain, with the same plugins.
+    pub(crate) fn restored(plugins: &'a Plugins, kept: &SavedChain) -> Option<Self> {
         let mut chain: Chain<'a> = Chain::EMPTY;
         for (slot, (index, active)) in chain.slots.iter_mut().zip(kept) {
             *slot = active.with(plugins.filter_at(*index)?);

@@ -1,14 +1,14 @@
-//! What is reused for chunks with the same parameters: encoders, decoders, and what the header says.
+//! State reused for chunks with the same parameters: encoders, decoders, and data derived from the header.
 
 use std::sync::Arc;
 
 use b2_codecs::{CodecContext, CodecId, Decoder, Encoder};
 
-use crate::block::chain::{Chain, KeptChain, Shortcut};
+use crate::block::chain::{Chain, SavedChain, Shortcut};
 use crate::model::layout::Layout;
 use crate::{CParams, ChunkHeader, Compatibility, FilterSlot, Plugins, SplitMode};
 
-/// A codec with the parameters that it was made with. Codecs with dictionaries are not kept.
+/// A codec with the parameters of its creation. Codecs with dictionaries are not cached.
 pub(crate) struct KeptCodec<C: ?Sized> {
     plugins: Plugins,
     id: CodecId,
@@ -56,7 +56,7 @@ pub(crate) struct KeptHeader {
     blocksize: usize,
     compatibility: Compatibility,
     header: ChunkHeader,
-    chain: Option<(KeptChain, Shortcut)>,
+    chain: Option<(SavedChain, Shortcut)>,
 }
 
 impl KeptHeader {
@@ -101,7 +101,7 @@ impl KeptHeader {
         Some((Chain::restored(plugins, chain)?, *shortcut))
     }
 
-    /// Keeps the filters of a header, if it is this one.
+    /// Caches the filters of a header, if it is this one.
     pub(crate) fn keep_filters(
         &mut self,
         plugins: &Plugins,
@@ -110,7 +110,7 @@ impl KeptHeader {
         shortcut: Shortcut,
     ) {
         if self.has_filters_of(plugins, header) {
-            self.chain = filters.kept(plugins).map(|chain| (chain, shortcut));
+            self.chain = filters.saved(plugins).map(|chain| (chain, shortcut));
         }
     }
 
@@ -128,13 +128,13 @@ pub(crate) struct Plan {
     /// The header of the chunk, with `cbytes` set to 0.
     pub(crate) header: [u128; 2],
     pub(crate) codec: CodecId,
-    /// The place of the filter in the plugins, and its parameter.
+    /// The index of the filter in the plugins, and its parameter.
     pub(crate) filter: Option<(usize, u8)>,
     pub(crate) nstreams: usize,
     pub(crate) stream_len: usize,
-    /// Most memory that decoding takes, in bytes.
+    /// Maximum memory that decoding takes, in bytes.
     pub(crate) memory: u64,
-    /// What the container said about the chunk.
+    /// The container's facts about the chunk.
     pub(crate) itemsize: Option<usize>,
     pub(crate) frame_blocksize: usize,
 }
@@ -144,7 +144,7 @@ pub(crate) struct KeptLayout {
     pub(crate) plugins: Plugins,
     pub(crate) layout: Layout,
     /// The filters to undo, once a block has been decoded.
-    pub(crate) chain: Option<KeptChain>,
+    pub(crate) chain: Option<SavedChain>,
     /// The short way to decompress chunks with this header, if there is one.
     pub(crate) plan: Option<Plan>,
 }

@@ -1,4 +1,4 @@
-//! What is reused from chunk to chunk: buffers, and the last codec states.
+//! State reused from chunk to chunk: buffers, and the last codec states.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -10,14 +10,14 @@ use b2_core::{OutOfMemory, memory::sized};
 use crate::Plugins;
 use crate::block::codecs::{KeptDecoder, KeptEncoder, KeptHeader, KeptLayout};
 
-/// Most streams that are passed to a filter as separate planes.
+/// Maximum number of streams that are passed to a filter as separate planes.
 pub(crate) const MAX_PLANES: usize = 16;
 
-/// Padding behind planes, in bytes. Without it, planes a power of two apart would compete for the same cache sets.
+/// Padding after planes, in bytes. Without it, planes a power of two apart would compete for the same cache sets.
 /// Decoders may write to it.
 const GAP: usize = 192;
 
-/// What is allocated behind a stream in one piece, in bytes, for the same use.
+/// Bytes allocated after a contiguous stream for the same purpose.
 pub(crate) const ROOM: usize = 128;
 
 /// Larger buffers are freed after use, in bytes.
@@ -33,11 +33,11 @@ pub(crate) struct Scratch {
     pub(crate) plain: Vec<u8>,
     /// The first block of a chunk that is compressed block by block.
     pub(crate) first: Vec<u8>,
-    /// Of the last chunk that was read without a list of its blocks.
+    /// State of the last chunk that was read without a list of its blocks.
     pub(crate) layout: Option<Box<KeptLayout>>,
     pub(crate) decoder: Option<KeptDecoder>,
     pub(crate) encoder: Option<KeptEncoder>,
-    /// Of the last chunk that was compressed.
+    /// State of the last chunk that was compressed.
     pub(crate) header: Option<KeptHeader>,
 }
 
@@ -50,11 +50,11 @@ thread_local! {
 
 /// A [`Scratch`] in use.
 pub(crate) enum InUse<'a> {
-    /// It returns to the thread that drops it.
+    /// Returns to the thread that drops it.
     Thread(Pooled<Box<Scratch>>),
-    /// It belongs to a [`Compressor`](crate::Compressor) or [`Decompressor`](crate::Decompressor).
+    /// Belongs to a [`Compressor`](crate::Compressor) or [`Decompressor`](crate::Decompressor).
     Held(&'a mut Scratch),
-    /// Another user lends it, for a thread's.
+    /// Borrowed from another user, in place of the thread's.
     OfThread(&'a mut Scratch),
 }
 
@@ -68,7 +68,7 @@ impl InUse<'_> {
         }
     }
 
-    /// Lends it.
+    /// Borrows it.
     pub(crate) fn lend(&mut self) -> InUse<'_> {
         match self {
             Self::Thread(scratch) => InUse::OfThread(scratch),
@@ -77,7 +77,7 @@ impl InUse<'_> {
         }
     }
 
-    /// Returns whether what was made with these plugins may stay in it. Threads outlive the plugins of users.
+    /// Returns whether state created with these plugins may stay in it. Threads outlive the plugins of users.
     pub(crate) fn may_keep(&self, plugins: &Plugins) -> bool {
         matches!(self, Self::Held(_)) || plugins.is_builtin()
     }
@@ -146,7 +146,7 @@ impl Planes {
         &mut self.bytes[j * stride(self.len)..][..self.len]
     }
 
-    /// Returns plane `j` for writing, with the padding behind it, whose content does not matter.
+    /// Returns plane `j` for writing, with the padding after it, whose content does not matter.
     pub(crate) fn plane_with_room(&mut self, j: usize) -> &mut [u8] {
         self.runs[j] = None;
         let stride = stride(self.len);

@@ -131,7 +131,7 @@ struct Search<'a> {
 }
 
 /// A candidate with its score.
-struct Scored {
+struct ScoredCandidate {
     cparams: CParams,
     score: f64,
 }
@@ -202,7 +202,7 @@ impl Search<'_> {
         builder.filters(filters).splitmode(splitmode).blocksize(blocksize).build()
     }
 
-    fn score(&self, cparams: CParams, cost: Option<&Cost>) -> Result<Scored, ChunkError> {
+    fn score(&self, cparams: CParams, cost: Option<&Cost>) -> Result<ScoredCandidate, ChunkError> {
         let (mut plain, mut stored, mut coded) = (0, 0, 0);
         for piece in &self.pieces {
             let chunk = Chunk::compress_bytes(piece, &cparams)?;
@@ -218,11 +218,11 @@ impl Search<'_> {
         let tried = coded as f64 + 0.2 * (plain - coded as f64);
         let time = per_encode * (encode * tried + filters * plain)
             + per_decode * (decode * coded as f64 + filters * plain);
-        Ok(Scored { cparams, score: (per_stored * stored as f64 + time) / plain })
+        Ok(ScoredCandidate { cparams, score: (per_stored * stored as f64 + time) / plain })
     }
 }
 
-fn keep_better<T>(best: &mut Scored, winner: &mut Option<T>, scored: Scored, with: T) {
+fn keep_better<T>(best: &mut ScoredCandidate, winner: &mut Option<T>, scored: ScoredCandidate, with: T) {
     if scored.score < best.score {
         *best = scored;
         *winner = Some(with);

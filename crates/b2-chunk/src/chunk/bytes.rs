@@ -39,7 +39,7 @@ use crate::{ChunkError, ChunkHeader};
 ///
 /// # Changing
 /// A chunk is never changed. [`with_blocks`](ChunkRef::with_blocks) returns another with new content in some blocks, and keeps
-/// the others as they are stored; it returns `None` where all has to be compressed again.
+/// the others as they are stored; it returns `None` if everything has to be compressed again.
 ///
 /// ```
 /// # use b2_chunk::{Chunk, Compression, DParams};
@@ -55,7 +55,7 @@ use crate::{ChunkError, ChunkHeader};
 /// ```
 ///
 /// # Parallel
-/// Blocks are compressed and decompressed on several threads, as the [`Control`](crate::Control) of the parameters says.
+/// Blocks are compressed and decompressed on several threads, as set by the [`Control`](crate::Control) of the parameters.
 /// The bytes of a chunk do not depend on it.
 ///
 /// ```
@@ -67,8 +67,8 @@ use crate::{ChunkError, ChunkHeader};
 /// # Ok::<(), b2_chunk::ChunkError>(())
 /// ```
 ///
-/// # Far away
-/// [`LazyChunk`](crate::LazyChunk) is a chunk of which only the head is in memory: it says where each block is, so that a
+/// # Remote chunks
+/// [`LazyChunk`](crate::LazyChunk) is a chunk of which only the head is in memory. It locates each block, so that a
 /// reader fetches only what it needs.
 ///
 /// ```
@@ -76,7 +76,7 @@ use crate::{ChunkError, ChunkHeader};
 /// use b2_chunk::{LazyChunk, LazyHead};
 /// # let values: Vec<u32> = (0..10_000).collect();
 /// # let chunk = Chunk::compress(&values, &Compression::lz4().blocksize(8000))?;
-/// let (stored, dparams) = (chunk.as_bytes(), DParams::default()); // stored far away
+/// let (stored, dparams) = (chunk.as_bytes(), DParams::default()); // stored remotely
 /// let mut have = 32;
 /// let lazy = loop {
 ///     match LazyChunk::parse(&stored[..have], stored.len() as u64, &dparams)? {

@@ -12,7 +12,7 @@ use crate::{CParams, ChunkError, DParams};
 
 /// Compresses many chunks with the same parameters. It keeps the encoder and the buffers from chunk to chunk.
 ///
-/// The functions of [`Chunk`](crate::Chunk) keep theirs per thread, which is nearly as fast for the codecs and filters
+/// The functions of [`Chunk`](crate::Chunk) reuse state per thread, which is nearly as fast for the codecs and filters
 /// of this library. A `Compressor` keeps those of other plugins as well, and holds its memory until it is dropped: at
 /// most 8 MiB for each of a few buffers, and what the encoder takes. Chunks above 64 KiB use the memory of threads.
 ///

@@ -20,7 +20,7 @@ use b2_codecs::{CodecContext, CodecFormat};
 use b2_filters::{FilterContext, FilterProperties, FilteredBlock, Planes};
 
 pub use self::block_parts::BlockParts;
-use crate::block::chain::{Active, Chain, KeptChain};
+use crate::block::chain::{Active, Chain, SavedChain};
 use crate::block::codecs::KeptDecoder;
 use crate::block::fill::fill;
 use crate::block::scratch::{InUse, MAX_PLANES, ROOM};
@@ -114,8 +114,8 @@ impl<'a> BlockDecoder<'a> {
     }
 
     /// Returns what further decoders of chunks with this layout may use.
-    pub(crate) fn kept_filters(&self) -> Option<KeptChain> {
-        self.filters.kept(&self.dparams.plugins)
+    pub(crate) fn saved_filters(&self) -> Option<SavedChain> {
+        self.filters.saved(&self.dparams.plugins)
     }
 
     /// Exchanges the state of the codec, which further decoders of the same chunk may reuse.
@@ -542,7 +542,7 @@ pub(crate) fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> Cod
         .blockshape(&dparams.container.blockshape)
 }
 
-/// Returns how many bytes of a stream of `len` bytes to decode when the first `need` are wanted.
+/// Returns how many bytes of a stream of `len` bytes to decode when the first `need` are requested.
 ///
 /// The buffer has room for `len` bytes. A codec that cannot stop early would allocate a second buffer of that size for
 /// a shorter prefix, so long streams are decoded in full.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::block::chain::{Chain, KeptChain};
+use crate::block::chain::{Chain, SavedChain};
 use crate::block::codecs::KeptLayout;
 use crate::block::fill::fill;
 use crate::block::pace::{Pace, STEP};
@@ -441,7 +441,7 @@ impl<'c> Glance<'c> {
         control: &Control,
         dparams: &DParams,
         scratch: InUse<'_>,
-    ) -> Result<Option<KeptChain>, ChunkError> {
+    ) -> Result<Option<SavedChain>, ChunkError> {
         let layout = &self.layout.layout;
         let nblocks = layout.blocks_of(range);
         let search = Self::searches(&nblocks);
@@ -467,6 +467,6 @@ impl<'c> Glance<'c> {
             out,
             |nblock, part, dst| decoder.decode_part(nblock, stored(nblock), block0.as_deref(), part, dst),
         )?;
-        Ok(self.layout.chain.is_none().then(|| decoder.kept_filters()).flatten())
+        Ok(self.layout.chain.is_none().then(|| decoder.saved_filters()).flatten())
     }
 }

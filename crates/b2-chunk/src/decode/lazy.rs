@@ -20,7 +20,7 @@ use b2_core::memory;
 ///
 /// let data: Vec<u8> = (0..40_000u32).flat_map(|i| i.to_le_bytes()).collect();
 /// let chunk = Chunk::compress_bytes(&data, &Compression::new().itemsize(4).blocksize(16_384).build()?)?;
-/// let stored = chunk.as_bytes(); // stands for a file
+/// let stored = chunk.as_bytes(); // in place of a file
 ///
 /// let dparams = DParams::default();
 /// let mut have = 32;

@@ -1,13 +1,13 @@
 //! Decompresses a chunk of one block whose header is that of the chunk before, at the lowest fixed cost.
 //!
-//! In a chunk of 1 KiB, the streams take less time than parsing, tables and chains of filters. What these give is the same
-//! for all chunks with one header, so it is kept as a [`Plan`]. Whatever is unusual or malformed is left to
-//! [`BlockDecoder`](super::decoder::BlockDecoder), which starts again and reports errors.
+//! In a chunk of 1 KiB, the streams take less time than parsing, tables and chains of filters. Their results are the same
+//! for all chunks with the same header, so they are cached as a [`Plan`]. Unusual or malformed chunks are left to
+//! [`BlockDecoder`](super::decoder::BlockDecoder), which starts over and reports errors.
 
 use b2_filters::{FilterContext, FilteredBlock};
 
 use crate::DParams;
-use crate::block::chain::KeptChain;
+use crate::block::chain::SavedChain;
 use crate::block::codecs::Plan;
 use crate::block::scratch::{MAX_PLANES, ROOM, Scratch};
 use crate::decode::decoder::codec_context;
@@ -28,7 +28,7 @@ fn header_of(chunk: &[u8]) -> Option<[u128; 2]> {
 }
 
 /// Returns how to decompress chunks like this one, or `None` if they need more than this module does.
-pub(crate) fn plan(chunk: &[u8], layout: &Layout, chain: &KeptChain, dparams: &DParams) -> Option<Plan> {
+pub(crate) fn plan(chunk: &[u8], layout: &Layout, chain: &SavedChain, dparams: &DParams) -> Option<Plan> {
     let header = &layout.header;
     let len = header.nbytes();
     if !header.is_extended()
@@ -154,7 +154,7 @@ pub(crate) fn like_last(
         };
         return filter.backward(&cx, meta, src, dst).ok();
     }
-    // Where the planes are that are stored uncompressed.
+    // The locations of the planes that are stored uncompressed.
     let mut stored: [&[u8]; MAX_PLANES] = [&[]; MAX_PLANES];
     planes.prepare(nstreams, stream_len).ok()?;
     for (j, stored) in stored.get_mut(..nstreams)?.iter_mut().enumerate() {

@@ -58,8 +58,8 @@ impl<'a> Streams<'a> {
         Self::Listed { stored, pos: 0, stream_len }
     }
 
-    /// Returns the stored block from the start of the last encoded stream on, which was `stream`. There is more than that
-    /// where other streams follow, so that decoders need not be careful near its end.
+    /// Returns the stored block from the start of the last encoded stream on, which was `stream`. It is longer than the stream
+    /// if other streams follow, so that decoders need not be careful near its end.
     #[inline(always)]
     pub(crate) fn from(&self, stream: &'a [u8]) -> &'a [u8] {
         match self {

@@ -10,7 +10,7 @@ const MAX_SPLIT: usize = 16;
 /// Shortest stream of a split block, in bytes.
 const MIN_STREAM: usize = 128;
 
-/// Removes bitshuffle where the input or the blocks end within an item: some versions lose the bytes behind the last
+/// Removes bitshuffle if the input or the blocks end within an item: some versions lose the bytes after the last
 /// whole one.
 pub(crate) fn fit(header: &mut ChunkHeader) {
     let whole = |nbytes: usize| nbytes.is_multiple_of(header.itemsize());

@@ -15,7 +15,7 @@ use crate::encode::blocksize::{blocksize, is_split};
 use crate::encode::blosc1;
 use crate::encode::dict::{train, train_vl};
 use crate::encode::encoder::{BlockEncoder, most};
-use crate::encode::join::{Joined, Joiner};
+use crate::encode::join::{JoinedBlocks, Joiner};
 use crate::model::header::{
     EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES, MIN_COMPRESSIBLE, SpecialKind, VERSION, VERSION_BLOSC1,
     VERSION_VL, flags,
@@ -45,7 +45,8 @@ pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<EncodedChunk, Ch
         Plan::Blocks(header) => {
             // The memory is mapped but not written, so unused pages cost nothing.
             let mut bytes = zeroed(src.len() + EXTENDED_HEADER_LEN)?;
-            let header = write_blocks(Plain::Slice(src), cparams, control, header, &mut bytes, scratch)?;
+            let header =
+                write_blocks(PlainSource::Slice(src), cparams, control, header, &mut bytes, scratch)?;
             bytes.truncate(header.cbytes());
             bytes.shrink_to_fit();
             Ok((header, Bytes::from(bytes)))
@@ -69,7 +70,7 @@ pub(crate) fn compress_into(
             control.advance(src.len() as u64)?;
             Ok(header)
         }
-        Plan::Blocks(header) => write_blocks(Plain::Slice(src), cparams, control, header, dst, scratch),
+        Plan::Blocks(header) => write_blocks(PlainSource::Slice(src), cparams, control, header, dst, scratch),
     }
 }
 
@@ -102,7 +103,7 @@ fn compress_blocks_with(
             let control = &cparams.control().begin(nbytes as u64, cparams.itemsize() as u64);
             let blocks = WithFirst { blocks, first };
             let scratch = InUse::of_thread();
-            return write_blocks(Plain::Blocks(&blocks), cparams, control, header, dst, scratch);
+            return write_blocks(PlainSource::Blocks(&blocks), cparams, control, header, dst, scratch);
         }
     }
     let plain = sized(buffer, nbytes)?;
@@ -160,12 +161,12 @@ pub trait PlainBlocks: Sync {
 
 /// The uncompressed bytes of a chunk.
 #[derive(Clone, Copy)]
-enum Plain<'s> {
+enum PlainSource<'s> {
     Slice(&'s [u8]),
     Blocks(&'s dyn PlainBlocks),
 }
 
-impl<'s> Plain<'s> {
+impl<'s> PlainSource<'s> {
     fn len(self) -> usize {
         match self {
             Self::Slice(bytes) => bytes.len(),
@@ -452,11 +453,15 @@ impl From<b2_core::Cancelled> for Differs {
 }
 
 /// Writes a chunk that stores the bytes uncompressed.
-fn finish_stored(mut header: ChunkHeader, src: Plain<'_>, dst: &mut [u8]) -> Result<ChunkHeader, ChunkError> {
+fn finish_stored(
+    mut header: ChunkHeader,
+    src: PlainSource<'_>,
+    dst: &mut [u8],
+) -> Result<ChunkHeader, ChunkError> {
     header.flags |= flags::MEMCPYED;
     match src {
-        Plain::Slice(src) => Ok(finish(header, src, dst)),
-        Plain::Blocks(blocks) => {
+        PlainSource::Slice(src) => Ok(finish(header, src, dst)),
+        PlainSource::Blocks(blocks) => {
             let nbytes = blocks.nbytes();
             let head = header.header_len();
             header.cbytes = (head + nbytes) as u32;
@@ -488,7 +493,7 @@ const MAX_SERIAL_LEN: usize = 64 << 10;
 /// Writes the chunk to the start of `dst`, which is at least 32 bytes longer than `src`. Returns its header. `scratch`
 /// is used if this thread compresses all blocks.
 fn write_blocks(
-    src: Plain<'_>,
+    src: PlainSource<'_>,
     cparams: &CParams,
     control: &Control,
     mut header: ChunkHeader,
@@ -496,7 +501,7 @@ fn write_blocks(
     scratch: InUse<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
     let (nbytes, blocksize, split) = (src.len(), header.blocksize(), header.is_split());
-    if let Plain::Slice(src) = src
+    if let PlainSource::Slice(src) = src
         && nbytes <= MAX_SERIAL_LEN
         && !cparams.use_dict()
         && !(header.nblocks() > 1 && refers_to_block0(cparams))
@@ -513,7 +518,9 @@ fn write_blocks(
     let threads = threads(cparams, blocksize, shared, src.needs_buffer())?;
     let block0 = reference_block(src, cparams, &header)?;
     let dict = match src {
-        Plain::Slice(src) if cparams.use_dict() => train(src, cparams, &header, block0.as_deref(), split)?,
+        PlainSource::Slice(src) if cparams.use_dict() => {
+            train(src, cparams, &header, block0.as_deref(), split)?
+        }
         _ => None,
     };
     let header_len = header.header_len();
@@ -545,7 +552,7 @@ fn write_blocks(
             pace.done(nblock)
         },
     )?;
-    let Some(Joined { ends, all_zero }) = joiner.finish() else {
+    let Some(JoinedBlocks { ends, all_zero }) = joiner.finish() else {
         return finish_stored(header, src, dst);
     };
     if dict.is_none() && all_zero && header.is_extended() {
@@ -608,7 +615,7 @@ fn write_few(
     drop(encoder);
     result?;
     control.advance(src.len() as u64)?;
-    let Some(end) = end else { return finish_stored(header, Plain::Slice(src), dst) };
+    let Some(end) = end else { return finish_stored(header, PlainSource::Slice(src), dst) };
     if all_zero && header.is_extended() {
         header.special = Some(SpecialKind::Zeros);
         return Ok(finish(header, &[], dst));
@@ -740,7 +747,7 @@ fn regular_flags(cparams: &CParams, header: &ChunkHeader) -> u8 {
 
 /// Returns the reference block for delta: block 0 as a reader will decode it.
 fn reference_block(
-    src: Plain<'_>,
+    src: PlainSource<'_>,
     cparams: &CParams,
     header: &ChunkHeader,
 ) -> Result<Option<Vec<u8>>, ChunkError> {

@@ -89,7 +89,7 @@ impl<'a> BlockEncoder<'a> {
         nstreams: usize,
         out: &mut [u8],
     ) -> Result<EncodedLen, ChunkError> {
-        let mut out = Out { bytes: out, len: 0 };
+        let mut out = StreamOutput { bytes: out, len: 0 };
         if let Some(item) = self.known_item(src, nstreams) {
             (0..nstreams).for_each(|j| out.run(item.get(j).copied().unwrap_or(0)));
             return Ok(EncodedLen { len: out.len, all_zero: item.iter().all(|&byte| byte == 0) });
@@ -156,7 +156,7 @@ impl<'a> BlockEncoder<'a> {
         nblock: usize,
         block: &[u8],
         nstreams: usize,
-        out: &mut Out<'_>,
+        out: &mut StreamOutput<'_>,
     ) -> Result<EncodedLen, ChunkError> {
         let codec = &mut *codec(&mut self.scratch.encoder, self.cparams, self.dict)?.codec;
         let stream_len = block.len() / nstreams;
@@ -176,7 +176,7 @@ impl<'a> BlockEncoder<'a> {
         Ok(EncodedLen { len: out.len, all_zero })
     }
 
-    /// Compresses a variable-length block. Returns `None` if the block can be stored as it is.
+    /// Compresses a variable-length block. Returns `None` if the block can be stored unchanged.
     pub(crate) fn encode_vl(&mut self, nblock: usize, src: &[u8]) -> Result<Option<Vec<u8>>, ChunkError> {
         let mut out = memory::zeroed(src.len().saturating_sub(1))?;
         let (mut a, mut b) = (std::mem::take(&mut self.scratch.a), std::mem::take(&mut self.scratch.b));
@@ -208,7 +208,7 @@ fn codec_context<'a>(cparams: &'a CParams, dict: Option<&'a [u8]>) -> CodecConte
         .blockshape(cparams.blockshape())
 }
 
-/// Returns the encoder in `kept`, which is made if it is not there.
+/// Returns the encoder in `kept`, creating it if necessary.
 fn codec<'k>(
     kept: &'k mut Option<KeptEncoder>,
     cparams: &CParams,
@@ -240,12 +240,12 @@ pub(crate) fn most(len: usize, nstreams: usize) -> usize {
 }
 
 /// Output buffer for the streams of a block.
-struct Out<'o> {
+struct StreamOutput<'o> {
     bytes: &'o mut [u8],
     len: usize,
 }
 
-impl Out<'_> {
+impl StreamOutput<'_> {
     fn run(&mut self, value: u8) {
         let token = (-i32::from(value)).to_le_bytes();
         let [a, b, c, d] = token;

@@ -29,7 +29,7 @@ struct JoinState<'d> {
 }
 
 /// The result of joining all blocks.
-pub(crate) struct Joined {
+pub(crate) struct JoinedBlocks {
     /// The end of each block.
     pub(crate) ends: Vec<usize>,
     /// Whether all their streams are runs of zeros.
@@ -123,7 +123,7 @@ impl<'d> Joiner<'d> {
     }
 
     /// Returns the result, or `None` if the blocks did not fit.
-    pub(crate) fn finish(self) -> Option<Joined> {
+    pub(crate) fn finish(self) -> Option<JoinedBlocks> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(block) = state.spare.into_iter().next() {
             let mut scratch = InUse::of_thread();
@@ -131,7 +131,7 @@ impl<'d> Joiner<'d> {
                 scratch.block = block;
             }
         }
-        (!state.full).then_some(Joined { ends: state.ends, all_zero: state.all_zero })
+        (!state.full).then_some(JoinedBlocks { ends: state.ends, all_zero: state.all_zero })
     }
 }
 

@@ -1,11 +1,11 @@
-//! What C-Blosc 1 lacks (docs/format/writer-choices.md, section 11).
+//! Features that C-Blosc 1 lacks (docs/format/writer-choices.md, section 11).
 
 use b2_codecs::CodecId;
 use b2_filters::{FilterId, FilterSlot};
 
 use crate::{CParams, ChunkError};
 
-/// Fails if the parameters ask for what C-Blosc 1 lacks.
+/// Fails if the parameters request a feature that C-Blosc 1 lacks.
 pub(crate) fn check(cparams: &CParams) -> Result<(), ChunkError> {
     const CODECS: [CodecId; 5] =
         [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];

@@ -191,8 +191,8 @@ impl Compression {
     /// # Errors
     /// [`ChunkError::UnknownCodec`] or [`ChunkError::UnknownFilter`] if a codec or filter is not registered;
     /// [`ChunkError::Argument`] if a value is out of range, the codec does not support dictionaries, there is more than
-    /// one delta filter (C-Blosc2 cannot invert that), a filter precedes zfp, or C-Blosc 1 is to read the chunks and
-    /// lacks what is asked for.
+    /// one delta filter (C-Blosc2 cannot invert that), a filter precedes zfp, or the chunks are for C-Blosc 1, which
+    /// lacks a requested feature.
     pub fn build(self) -> Result<CParams, ChunkError> {
         let Self { params: mut p, filters } = self;
         let fail = |name, what: String| Err(ChunkError::Argument { name, what });
@@ -233,7 +233,7 @@ impl Compression {
         }
         let codec = p.codec_properties();
         if (codec.takes_floats || codec.takes_numbers) && p.has_filter(|filter| !filter.keeps_floats) {
-            // A lossy codec needs floats, which filtered bytes no longer are; another one would find nothing in them.
+            // A lossy codec needs floats, which filtered bytes are not; other codecs for numbers would find no structure.
             let items = if codec.takes_floats { "floats" } else { "numbers" };
             return fail(
                 "filters",
@@ -250,8 +250,8 @@ impl Compression {
     }
 }
 
-/// Returns the parameter of bytedelta for items of this size: 0, which stands for the item size, where the header of a
-/// chunk can say the item size instead and python-blosc2 opens the frame, so up to 127. Larger items get the largest
+/// Returns the parameter of bytedelta for items of this size. It is 0, which means the item size, up to 127: then the header
+/// of a chunk stores the item size, and python-blosc2 opens the frame. Larger items get the largest
 /// divisor of their size up to 127. A plane is then several bytes of the items, which compresses as well.
 fn bytedelta_planes(itemsize: usize) -> u8 {
     const MAX_PLANES: u8 = i8::MAX.cast_unsigned();

@@ -8,7 +8,7 @@ use b2_filters::{FilterId, FilterProperties, FilterSlot};
 use crate::model::hooks::{BlockInfo, Hook};
 use crate::{Control, Limits, Plugins};
 
-/// Says when full blocks are split into one stream per byte of the item.
+/// When full blocks are split into one stream per byte of the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum SplitMode {

@@ -49,10 +49,16 @@ impl Plugins {
     ///
     /// Ids 160 to 255 are for users, 32 to 159 for globally registered plugins.
     pub fn with_codec(self, codec: impl Codec + 'static) -> Self {
-        let id = codec.id();
-        let kept = self.codecs.iter().filter(|c| c.id() != id).cloned();
-        let codec: Arc<dyn Codec> = Arc::new(codec);
-        Self { codecs: kept.chain([codec]).collect(), filters: self.filters }
+        self.with_codecs([Arc::new(codec) as Arc<dyn Codec>])
+    }
+
+    /// Adds several codecs, such as those of a crate, as [`with_codec`](Self::with_codec) does.
+    pub fn with_codecs(mut self, codecs: impl IntoIterator<Item = Arc<dyn Codec>>) -> Self {
+        for codec in codecs {
+            let kept = self.codecs.iter().filter(|c| c.id() != codec.id()).cloned();
+            self.codecs = kept.chain([codec.clone()]).collect();
+        }
+        self
     }
 
     /// Adds a filter. It replaces any filter with the same id.
@@ -89,12 +95,12 @@ impl Plugins {
         self.filters.iter().find(|f| f.id() == id).ok_or(ChunkError::UnknownFilter { id, at: None })
     }
 
-    /// Returns the place of a filter in the list of all.
+    /// Returns the index of a filter in the list of all filters.
     pub(crate) fn filter_index(&self, id: FilterId) -> Option<usize> {
         self.filters.iter().position(|f| f.id() == id)
     }
 
-    /// Returns the filter at a place of the list.
+    /// Returns the filter at an index of the list.
     pub(crate) fn filter_at(&self, index: usize) -> Option<&dyn Filter> {
         self.filters.get(index).map(|filter| &**filter)
     }

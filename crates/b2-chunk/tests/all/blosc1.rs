@@ -80,7 +80,7 @@ fn chunks_have_only_what_c_blosc_1_knows() {
         assert!(chunk.decompress_bytes().unwrap() == data, "{cparams:?} {nbytes}");
         let range = random.range(nbytes);
         assert!(chunk.get_bytes(range.clone(), &DParams::default()).unwrap() == data[range], "{cparams:?}");
-        // The same by the other ways.
+        // The other functions return the same.
         let mut room = vec![0; nbytes + 32];
         let len = Chunk::compress_bytes_into(&data, &mut room, &cparams).unwrap();
         assert!(room[..len] == *chunk.as_bytes());
@@ -102,7 +102,7 @@ fn bits_are_shuffled_in_blocks_of_whole_groups() {
     let odd = Chunk::compress_bytes(&data[..data.len() - 5], &cparams).unwrap();
     assert_eq!(odd.header().filters(), [FilterSlot::EMPTY; 6]);
     assert!(odd.decompress_bytes().unwrap() == data[..data.len() - 5]);
-    // Nor are blocks that do.
+    // Nor are blocks that end within an item.
     let small = blosc1(100).filters([FilterSlot::BITSHUFFLE]).blocksize(60).build().unwrap();
     let small = Chunk::compress_bytes(&data[..6000], &small).unwrap();
     assert_eq!((small.header().blocksize(), small.header().filters()), (60, [FilterSlot::EMPTY; 6]));

@@ -1,10 +1,11 @@
-//! Compressors and decompressors that are used for many chunks, and what threads keep from chunk to chunk.
+//! Compressors and decompressors used for many chunks, and state that threads reuse from chunk to chunk.
 
 use b2_chunk::{
     CParams, Chunk, ChunkRef, CodecId, Compression, Compressor, DParams, Decompressor, FilterId, Limits,
     SpecialKind,
 };
 use b2_testkit::Rng;
+use b2_testkit::hostile::flipped;
 
 fn data(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Rng::new(seed);
@@ -16,7 +17,7 @@ fn data(len: usize, seed: u64) -> Vec<u8> {
     items.flatten().take(len).collect()
 }
 
-/// Parameters that differ in all that is kept: codec, level, item size, filters, blocks.
+/// Parameters that differ in all reused state: codec, level, item size, filters, blocks.
 fn parameters() -> Vec<CParams> {
     let mut all = Vec::new();
     for codec in [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZSTD] {
@@ -34,7 +35,7 @@ fn parameters() -> Vec<CParams> {
     all
 }
 
-/// Decompresses in a new thread, which has kept nothing.
+/// Decompresses in a new thread, which has no state to reuse.
 fn fresh<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -53,7 +54,7 @@ fn nothing_of_earlier_chunks_shows() {
             let mut room = vec![0xCC; len + 32];
             let used = compressor.compress_into(&src, &mut room).unwrap();
             assert!(room[..used] == *expected.as_bytes(), "{cparams:?} {round}");
-            // Kept by this thread, for parameters that alternate.
+            // Reused by this thread, for alternating parameters.
             let other = &parameters[random.below(parameters.len())];
             for cparams in [other, cparams] {
                 let stored = Chunk::compress_bytes(&src, cparams).unwrap();
@@ -74,10 +75,9 @@ fn damage_is_found_as_without_a_context() {
         let mut decompressor = Decompressor::new(dparams.clone());
         let mut plain = vec![0; 1000];
         for at in 0..chunk.cbytes() {
-            // What is kept is that of a sound chunk, before each damaged one.
+            // The reused state is that of an intact chunk before each damaged one.
             decompressor.decompress_into(chunk.as_bytes(), &mut plain).unwrap();
-            let mut damaged = chunk.as_bytes().to_vec();
-            damaged[at] ^= 1 << (at % 8);
+            let damaged = flipped(chunk.as_bytes(), 8 * at + at % 8);
             let nbytes = ChunkRef::from_slice(&damaged).map_or(0, |chunk| chunk.nbytes());
             if nbytes > 100_000 {
                 continue;

@@ -144,7 +144,7 @@ fn the_item_size_of_the_container_is_told() {
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
 }
 
-/// A parameter that its caller chose is no damage; the same parameter in a chunk is.
+/// An invalid parameter from the caller is not reported as damage; the same parameter in a chunk is.
 #[test]
 fn a_wrong_parameter_of_a_filter_is_an_argument() {
     for slot in [

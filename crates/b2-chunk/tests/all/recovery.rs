@@ -37,9 +37,9 @@ fn check(raw: &[u8], chunk: Bytes, container: Container) {
 #[test]
 fn a_block_size_that_is_no_multiple_of_the_item_size() {
     let raw = raw(40_000);
-    // Another number of blocks: the block starts tell.
+    // A different number of blocks: the block starts show it.
     check(&raw, unrounded(&raw, 24, 1008, 1010), Container::default());
-    // The same number of blocks: only decoding tells.
+    // The same number of blocks: only decoding shows it.
     let raw = &raw[..10_000];
     check(raw, unrounded(raw, 4, 3000, 3001), Container::default());
     check(raw, unrounded(raw, 12, 4992, 5000), Container::default());

@@ -160,7 +160,7 @@ proptest! {
             let mut out = vec![0xAA; size];
             chunk.get_bytes_into(start, &mut out, &dparams).unwrap();
             prop_assert!(out == expected);
-            // The second read keeps the block, and the third uses it.
+            // The second read caches the block, and the third uses it.
             for _ in 0..3 {
                 out.fill(0x55);
                 reader.read(start, &mut out).unwrap();

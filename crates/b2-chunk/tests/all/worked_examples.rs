@@ -106,7 +106,7 @@ fn version_3_has_garbage_in_its_last_slot() {
 
 #[test]
 fn a_blosc1_chunk_takes_its_pipeline_from_the_flags() {
-    // The streams of example (a) behind a 16-byte header: shuffle is bit 0.
+    // The streams of example (a) after a 16-byte header: shuffle is bit 0.
     let a = example_a();
     let mut bytes = hex("02010104 00010000 00010000 65000000 14000000");
     bytes.extend(&a[36..]);

@@ -2,7 +2,7 @@
 //!
 //! The format leaves the choice of matches open. This encoder differs from C's in three ways, which together give
 //! smaller streams at about twice the speed on shuffled floats. The hash covers as many bytes as the shortest useful
-//! match, so shorter repeats do not overwrite a bucket. The step grows while nothing is found, so no trial pass is
+//! match, so shorter repeats do not overwrite a bucket. The step grows while no match is found, so no trial pass is
 //! needed. And matches are encoded at full length.
 //!
 //! Regular data, such as the bytes of a counter, consist of short repeats inside long ones. Where a short repeat ends,
@@ -245,7 +245,7 @@ impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
     #[inline(always)]
     fn cuts_a_run(&self, pos: usize, found: Match) -> bool {
         let (byte, end) = (self.src[pos], pos + found.len);
-        // A limit, so that what is compared in vain is never much.
+        // Limits the work of comparisons that fail.
         found.distance >= FAR_BASE
             && found.len < 1_024
             && self.src[end] == byte
@@ -255,8 +255,8 @@ impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
 
     /// Returns a match that continues at `pos`, the end of a match of `distance`.
     ///
-    /// Looks for 8 equal bytes from the last byte of that match on, which are more particular than those from `pos` on if
-    /// a run or another short period starts there. The second last byte of a run tells two runs apart that start alike.
+    /// Looks for 8 equal bytes from the last byte of that match on, which are more specific than those from `pos` on if
+    /// a run or another short period starts there. The second last byte of a run distinguishes runs that start alike.
     ///
     /// # Safety
     /// As for `find`, and the two positions before `pos` are not in the table.

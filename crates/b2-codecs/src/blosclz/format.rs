@@ -1,4 +1,4 @@
-//! Constants of the format, and what its decoders share.
+//! Constants of the format, and code shared by its decoders.
 
 use crate::{CodecError, CodecId};
 

@@ -4,13 +4,13 @@
 
 use super::format::{FAR_BASE, LITERAL_MAX};
 use crate::lz77::copier::{self, Copier, SLACK};
-use crate::lz77::{At, Isa, Set, length_bytes, to_the_end};
+use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
 
 /// Decodes blosclz tokens until one needs the exact decoder, and returns its position. Not for the first token. The stream
 /// ends at byte `end` of `src`; any bytes may follow. The position `end` means that the stream is complete.
 #[inline]
 pub(super) fn tokens(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    if isa.set() == Set::Generic {
+    if isa.kind() == IsaKind::Generic {
         return at;
     }
     to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
@@ -21,12 +21,12 @@ pub(super) fn tokens(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -
 /// Decodes tokens that end before byte `end` of `src`, and the last one; there may be other bytes from there on.
 #[inline]
 fn tokens_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    match isa.set() {
+    match isa.kind() {
         // SAFETY: the value says that the CPU has these instructions.
-        Set::Avx512 => unsafe { avx512(src, end, dst, at) },
+        IsaKind::Avx512 => unsafe { avx512(src, end, dst, at) },
         // SAFETY: as above.
-        Set::Avx2 => unsafe { avx2(src, end, dst, at) },
-        Set::Generic => at,
+        IsaKind::Avx2 => unsafe { avx2(src, end, dst, at) },
+        IsaKind::Generic => at,
     }
 }
 
@@ -68,7 +68,7 @@ enum Stop {
     FewLiterals(At),
 }
 
-/// After so many matches it is decided which loop goes on.
+/// After this many matches, the loop to continue with is selected.
 const DECIDE: u32 = 32;
 
 /// A match token without its position.
@@ -82,7 +82,7 @@ struct Token {
 /// Reads the match token at `at`. `None` if it is cut off.
 ///
 /// # Safety
-/// Five bytes are there from `at` on.
+/// There are five bytes from `at` on.
 #[inline(always)]
 unsafe fn match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
     let input = src.as_ptr();
@@ -135,7 +135,7 @@ unsafe fn pairs_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At) 
         let read = |at: usize| usize::from(unsafe { *input.add(at) });
         let control = read(ip);
         let is_literal = control < 32;
-        // What is copied without literals must not cover the source of the match: its load would wait for the store.
+        // A copy without literals must not cover the source of the match, whose load would wait for the store.
         // SAFETY: `op` is in the output.
         let to = if is_literal { unsafe { output.add(op) } } else { unused.as_mut_ptr() };
         // SAFETY: 32 bytes are there from `ip + 1` on, in the output by `last_op`, and in `unused`.
@@ -210,7 +210,7 @@ unsafe fn tokens_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At)
         let distance = select(is_literal, C::WIDTH, token.distance);
         let next = select(is_literal, ip + control + 2, token.next);
         let len = select(is_literal, control + 1, token.len);
-        // Where the bytes come from, in the output; of no use for literals.
+        // The source of the bytes in the output; unused for literals.
         let back = select(is_literal, 0, distance);
         // Only literals end the stream.
         if back > op || next >= end + usize::from(is_literal) {

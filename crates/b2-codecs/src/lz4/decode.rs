@@ -10,7 +10,7 @@
 //! [length]    if the match length bits are 15: as above
 //! ```
 //!
-//! The last sequence ends after its literals. A match may overlap what it produces.
+//! The last sequence ends after its literals. A match may overlap its own output.
 //!
 //! Three functions share the work. [`wide::sequences`] is the fastest and requires certain CPU instructions.
 //! [`fast_sequences`] is portable code that copies in pieces of fixed size; it may write past the end of a sequence,

@@ -59,12 +59,12 @@ impl Table for Large {
 
 /// A table that still holds positions of earlier streams, all at most `base`. They count as empty, and the positions of
 /// this stream are stored with `base` added.
-struct Reused<'a> {
+struct ReusedTable<'a> {
     table: &'a mut Small,
     base: u16,
 }
 
-impl Table for Reused<'_> {
+impl Table for ReusedTable<'_> {
     const ALL_IN_REACH: bool = true;
 
     #[inline(always)]
@@ -92,7 +92,7 @@ impl Tables {
     }
 
     /// Returns the small table, without positions, for a stream of up to [`SHORT`] bytes.
-    fn reused(&mut self, len: usize) -> Reused<'_> {
+    fn reused(&mut self, len: usize) -> ReusedTable<'_> {
         let base = match usize::from(self.highest) + len {
             end if end <= usize::from(u16::MAX) => self.highest,
             _ => {
@@ -101,7 +101,7 @@ impl Tables {
             }
         };
         self.highest = base + len as u16;
-        Reused { table: &mut self.small, base }
+        ReusedTable { table: &mut self.small, base }
     }
 }
 
@@ -200,8 +200,8 @@ unsafe fn sequences<T: Table>(
     let mut tested = false;
     // An empty table entry is 0, so position 0 counts as indexed.
     let mut pos = start.max(1);
-    // SAFETY: what is looked up is at `pos` or `next`, at most `last_start` and thus 16 bytes before the end.
-    // Positions only grow, by one at least from lookup to lookup, and the table holds earlier ones or 0, so a
+    // SAFETY: lookups are at `pos` or `next`, at most `last_start` and thus at least 16 bytes before the end.
+    // Positions grow by at least one from lookup to lookup, and the table holds earlier positions or 0, so a
     // candidate is below `pos`. A match ends at `limit` at most. `back` is at most `cand` and `pos - anchor`.
     unsafe {
         while pos <= last_start {
@@ -284,7 +284,7 @@ pub(super) fn looks_like_noise(stream: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Short streams leave their positions in the table. What it holds must not show, whenever it is cleared.
+    /// Short streams leave their positions in the table. They must not affect the output, whenever the table is cleared.
     #[test]
     fn short_streams_are_independent() {
         let stream = |len: usize, step: usize| -> Vec<u8> {
@@ -304,7 +304,7 @@ mod tests {
         let lens = if cfg!(miri) { [300, 20] } else { [SHORT, 1000] };
         let mut reused = fresh();
         for round in 0..if cfg!(miri) { 3 } else { 200 } {
-            // The long one does not use the table in this way, but leaves it full.
+            // The long stream does not use old entries, but leaves the table full.
             let long = if round % 50 == 49 { 40_000 } else { lens[1] };
             for len in [lens[0] - round, lens[1], 0, 15, 16, 17, long] {
                 let src = stream(len, 50 + round % 3);

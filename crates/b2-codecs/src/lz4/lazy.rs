@@ -97,7 +97,7 @@ impl Matcher for LazyMatcher {
         let base = tables.base;
         tables.base += span;
         let mut out = RawOutput::new(dst);
-        // SAFETY: what the tables hold is of earlier streams, or positions in the dictionary with `base` added.
+        // SAFETY: the tables hold entries of earlier streams, or positions in the dictionary with `base` added.
         let anchor = unsafe { sequences(window, start, tables, base, &mut out)? };
         out.finish().last_literals(&window[anchor..])
     }
@@ -122,7 +122,7 @@ unsafe fn sequences(
     let mut misses = 0;
     let mut skip_bits = SKIP_BITS;
     // SAFETY: only positions up to `last_start` are looked up, and matches begin there or before; candidates
-    // come before. A match ends at `limit` at most. What is inserted is before its end.
+    // come before. A match ends at `limit` at most. Insertions are before its end.
     unsafe {
         while pos <= last_start {
             let here = base + pos as u32;
@@ -189,7 +189,7 @@ unsafe fn candidate(window: RawWindow<'_>, pos: usize, bytes: u64, distance: u32
     // All ones if `far` is zero, else zero. In the latter case `pos` is compared with itself.
     let near = ((far as i32 - 1) >> 31) as u32;
     let cand = pos - (distance & near) as usize;
-    // SAFETY: at `pos` or before.
+    // SAFETY: the position is `pos` or before.
     let differs = unsafe { window.u32(cand) } ^ bytes as u32 | far;
     (differs == 0).then_some(cand)
 }

@@ -1,4 +1,4 @@
-//! What the encoders have in common.
+//! The common interface of the match searches of the encoders.
 
 use b2_core::OutOfMemory;
 

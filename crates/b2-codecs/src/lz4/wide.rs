@@ -3,13 +3,13 @@
 #![allow(unsafe_code)]
 
 use crate::lz77::copier::{self, Copier, SLACK};
-use crate::lz77::{At, Isa, Set, length_bytes, to_the_end};
+use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
 
 /// Decodes LZ4 sequences until one needs the exact decoder, and returns its position. The block ends at byte `end` of
 /// `src`, which is after `at`; any bytes may follow. The position `end` means that the block is complete.
 #[inline]
 pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    if isa.set() == Set::Generic {
+    if isa.kind() == IsaKind::Generic {
         return at;
     }
     to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
@@ -19,12 +19,12 @@ pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At
 
 #[inline]
 fn sequences_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    match isa.set() {
+    match isa.kind() {
         // SAFETY: the value says that the CPU has these instructions.
-        Set::Avx512 => unsafe { avx512(src, end, dst, at) },
+        IsaKind::Avx512 => unsafe { avx512(src, end, dst, at) },
         // SAFETY: as above.
-        Set::Avx2 => unsafe { avx2(src, end, dst, at) },
-        Set::Generic => at,
+        IsaKind::Avx2 => unsafe { avx2(src, end, dst, at) },
+        IsaKind::Generic => at,
     }
 }
 
@@ -83,7 +83,7 @@ enum Stop {
     ManyLong(At),
 }
 
-/// Most literals in a run without length bytes.
+/// Maximum number of literals in a run without length bytes.
 const SHORT_RUN: usize = 14;
 /// Input required from a token on: the token, a short run, the distance, a length byte. It also covers copying a short
 /// run as 16 bytes.
@@ -110,13 +110,13 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
     else {
         return Stop::Unusual(at);
     };
-    // Where counting of the current `long` long matches began, not counting long literal runs.
+    // The input position from which the current `long` long matches are counted, without long literal runs.
     let (mut long, mut counted_from) = (0, ip);
     let input = src.as_ptr();
     let output = dst.as_mut_ptr();
     // `ip` and `op` advance only after a complete sequence.
     while ip <= last_ip && op <= last_op {
-        // SAFETY: `SRC_MARGIN` bytes are there from `ip` on.
+        // SAFETY: there are `SRC_MARGIN` bytes from `ip` on.
         let token = usize::from(unsafe { *input.add(ip) });
         let mut nliterals = token >> 4;
         let mut next = ip + 1;

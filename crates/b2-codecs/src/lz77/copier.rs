@@ -58,7 +58,7 @@ pub(crate) unsafe fn piece32(from: *const u8, to: *mut u8) {
     unsafe { _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast())) }
 }
 
-/// Most bytes that copies may write past their end.
+/// Maximum number of bytes that copies may write past their end.
 pub(crate) const SLACK: usize = 64;
 
 /// `N` shuffles of `W` bytes. Row `d` repeats the first `d` bytes, starting at position `SKIP` of the repetition. It is
@@ -113,7 +113,7 @@ impl Copier for Avx512 {
 
     #[inline(always)]
     unsafe fn start(from: *const u8, to: *mut u8, distance: usize) -> __m512i {
-        // SAFETY: the contract, and row 64 is the last one. The shuffle does not take what is loaded from `to` on.
+        // SAFETY: the contract, and row 64 is the last one. The shuffle does not select bytes loaded from `to` on.
         unsafe {
             let period = _mm512_loadu_si512(from.cast());
             let row = _mm512_load_si512(PERIODS_64.row(distance.min(64)).cast());
@@ -199,7 +199,7 @@ pub(crate) struct Avx2;
 
 static PERIODS_16: Periods<16, 17, 0> = Periods::new();
 static STEPS_16: [u8; 16] = steps();
-/// The bytes of the second half that are loaded from behind the source of the first half.
+/// The bytes of the second half that are loaded from after the source of the first half.
 static SECOND_LOADED: SecondHalf = SecondHalf::new(false);
 /// The bytes of the second half that repeat the first half.
 static SECOND_REPEATED: SecondHalf = SecondHalf::new(true);
@@ -243,7 +243,7 @@ impl Copier for Avx2 {
 
     #[inline(always)]
     unsafe fn start(from: *const u8, to: *mut u8, distance: usize) -> (__m128i, __m128i) {
-        // SAFETY: the contract; rows 16 and 32 are the last ones. The shuffles do not take what is loaded from `to` on.
+        // SAFETY: the contract; rows 16 and 32 are the last ones. The shuffles do not select bytes loaded from `to` on.
         unsafe {
             let (first, second) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(16).cast()));
             let first = _mm_shuffle_epi8(first, _mm_load_si128(PERIODS_16.row(distance.min(16)).cast()));

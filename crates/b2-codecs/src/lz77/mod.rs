@@ -27,10 +27,10 @@ pub(crate) struct At {
 
 /// An instruction set that this CPU supports. Only [`Isa::best`] and [`Isa::available`] create values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Isa(Set);
+pub(crate) struct Isa(IsaKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
+pub(crate) enum IsaKind {
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
@@ -76,34 +76,34 @@ impl Isa {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vbmi");
-            all.extend((avx2 && avx512).then_some(Self(Set::Avx512)));
-            all.extend(avx2.then_some(Self(Set::Avx2)));
+            all.extend((avx2 && avx512).then_some(Self(IsaKind::Avx512)));
+            all.extend(avx2.then_some(Self(IsaKind::Avx2)));
         }
-        all.push(Self(Set::Generic));
+        all.push(Self(IsaKind::Generic));
         all
     }
 
     /// Returns the kind of this set. The CPU supports its instructions.
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    pub(crate) fn set(self) -> Set {
+    pub(crate) fn kind(self) -> IsaKind {
         self.0
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => "avx512",
+            IsaKind::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => "avx2",
-            Set::Generic => "generic",
+            IsaKind::Avx2 => "avx2",
+            IsaKind::Generic => "generic",
         }
     }
 }
 
-/// Decodes with `run`, one of these loops, and then once more what it left at the end of the input, from a copy with room
-/// behind it: in short streams that is most of all. `ROOM` is the length of that copy: `2 * SLACK` and what `run` requires
-/// of the input from a token on.
+/// Decodes with `run`, one of these loops, then decodes the rest of the input, where `run` had to stop, from a copy that has
+/// space after it. In short streams, the rest is most of the input. `ROOM` is the length of that copy: `2 * SLACK` plus the
+/// input that `run` requires from a token on.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn to_the_end<const ROOM: usize>(
@@ -118,7 +118,7 @@ pub(crate) fn to_the_end<const ROOM: usize>(
     let Some(rest) = src.get(ip..end).filter(|rest| (1..=copier::SLACK).contains(&rest.len())) else {
         return At { ip, op };
     };
-    // More room would not help if the output is full, or if there is as much already.
+    // More space does not help if the output is full, or if there is enough already.
     if dst.len() - op < copier::SLACK || src.len() - end >= ROOM - copier::SLACK {
         return At { ip, op };
     }

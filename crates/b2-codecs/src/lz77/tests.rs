@@ -110,7 +110,7 @@ fn decode_with(
     dict: &[u8],
 ) -> Result<Vec<u8>, CodecError> {
     let end = stream.len();
-    // `behind` are bytes behind the stream, which must not matter either.
+    // `behind` are bytes after the stream, which must not matter either.
     let decode = |old, room, behind: &[u8]| {
         let stream = [stream, behind].concat().into_boxed_slice();
         let mut out = vec![old; len + room].into_boxed_slice();
@@ -126,7 +126,7 @@ fn decode_with(
     assert!(first == second, "{isa:?} {format:?}: the old content of the output shows");
     for room in if start { [].as_slice() } else { &[1, 33, 192] } {
         for behind in [&[][..], &[0x11; 30], &[0xFF; 100], stream] {
-            // The length in an error may be another, since more was decoded.
+            // The length in an error may differ, since more was decoded.
             let roomy = decode(0x33, *room, behind);
             assert!(
                 roomy.as_ref().ok() == first.as_ref().ok(),

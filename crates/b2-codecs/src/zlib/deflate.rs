@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(status, zlib_rs::Status::StreamEnd);
         assert_eq!((inflate.total_in() as usize, inflate.total_out() as usize), (end - 3, expected.len()));
         assert!(got[..expected.len()] == *expected);
-        // Too little room must be noticed, and nothing written after the end.
+        // Too little space must be detected, and nothing written after the end.
         for room in (3..end).step_by(1 + end / 200) {
             dst.fill(0xcc);
             let mut out = BitWriter::new(&mut dst[..room], 3);

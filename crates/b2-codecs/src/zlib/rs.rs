@@ -1,6 +1,6 @@
 //! zlib through `zlib-rs`: one RFC 1950 stream per Blosc stream, with reused state.
 //!
-//! With the feature `libdeflate`, that library decodes whole streams, and encodes those in which everything is searched. It
+//! With the feature `libdeflate`, that library decodes whole streams, and encodes streams that are searched for repeats throughout. It
 //! needs all input and all output in one call, so the start of a stream and streams of several parts remain with `zlib-rs`,
 //! and so do malformed streams, whose faults it reports exactly.
 //!
@@ -309,7 +309,7 @@ fn length(n: u64) -> usize {
 struct ZlibDecoder {
     #[cfg(feature = "libdeflate")]
     whole: Pooled<libdeflater::Decompressor>,
-    /// Made when it is needed.
+    /// Created on first use.
     inflate: Option<Pooled<Inflate>>,
 }
 

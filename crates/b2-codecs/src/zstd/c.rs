@@ -211,7 +211,7 @@ impl Compressor {
         }
         self.setting = None;
         let Setting { level, hash_log, search_log, strategy, min_match } = setting;
-        // The strategy of a level cannot be set back otherwise. A session is left over where the stream did not fit.
+        // There is no other way to restore the strategy of a level. A session remains after a stream that did not fit.
         self.context.reset(ResetDirective::SessionAndParameters).map_err(failed)?;
         let parameters = [
             CParameter::CompressionLevel(level),
@@ -336,8 +336,8 @@ fn check_frame(src: &[u8]) -> Result<(), CodecError> {
     }
 }
 
-/// Returns where the frame at the start of `src` ends: the sum of what its descriptor and its blocks say. The library's
-/// function takes a tenth of the time of decoding a short stream. Returns `None` where it should judge.
+/// Returns where the frame at the start of `src` ends: the sum of the lengths in its descriptor and blocks. The library's
+/// function takes a tenth of the time of decoding a short stream. Returns `None` if the library should decide.
 fn frame_end(src: &[u8]) -> Option<usize> {
     let descriptor = *src.get(MAGIC.len())?;
     let single_segment = usize::from(descriptor >> 5 & 1);
@@ -408,7 +408,7 @@ mod tests {
         let raws = [text(70_000), uneven, noise[..20_000].repeat(3), text(300_000), text(10), noise];
         for clevel in [1, 3, 5, 8] {
             let alone = |raw: &[u8]| {
-                // A new thread has no kept state.
+                // A new thread has no pooled state.
                 std::thread::scope(|scope| scope.spawn(|| encode(clevel, &[raw]).remove(0)).join().unwrap())
             };
             let expected: Vec<_> = raws.iter().map(|raw| alone(raw)).collect();

@@ -67,7 +67,7 @@ impl Codec for ZstdRs {
     }
 }
 
-/// Buffers that are kept from stream to stream.
+/// Buffers that are reused from stream to stream.
 #[derive(Default)]
 struct RuzstdEncoder {
     source: Vec<u8>,
@@ -76,7 +76,7 @@ struct RuzstdEncoder {
 
 impl Encoder for RuzstdEncoder {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
-        // A compressor that is used again finds other matches: the sizes of its tables depend on earlier streams.
+        // A reused compressor finds different matches, since the sizes of its tables depend on earlier streams.
         let mut state = FrameCompressor::new(CompressionLevel::Fastest);
         // Move both buffers into the compressor and back, to reuse their memory.
         let (mut source, mut drain) = (std::mem::take(&mut self.source), std::mem::take(&mut self.drain));
@@ -130,7 +130,7 @@ impl Decoder for RuzstdDecoder {
         if let Some(ids) = self.dict_ids {
             state.force_dict(ids.used).map_err(backend)?;
         }
-        // Decode block by block, at most 128 KiB each, and collect the output at once, so that a frame which decodes
+        // Decode block by block, at most 128 KiB each, and collect the output after each block, so that a frame which decodes
         // to too many bytes is noticed early.
         let mut blocks = &src[head.len..];
         while !state.is_finished() {

@@ -86,7 +86,7 @@ fn too_long_outputs() {
     }
 }
 
-/// A truncated stream decodes to the bytes that it has, or fails.
+/// A truncated stream decodes to a prefix of its bytes, or fails.
 #[test]
 fn cut_streams() {
     for c in C_STREAMS {

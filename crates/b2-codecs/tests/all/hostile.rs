@@ -65,7 +65,7 @@ fn nothing_is_not_a_stream() {
     for codec in all_codecs() {
         for cx in contexts(codec.id()) {
             for len in [0, 1, 100] {
-                // LZ4 and others differ on what an empty stream says about no bytes at all.
+                // LZ4 and other codecs differ on whether an empty stream is valid for zero bytes.
                 if len > 0 {
                     assert!(decode(&mut *codec.decoder(&cx).unwrap(), &[], len).is_err(), "{codec:?} {len}");
                 }

@@ -149,7 +149,7 @@ fn rows_need_whole_cells() {
 fn offsets_stay_inside_the_stream() {
     check_malformed(4, &stream(4, 4, &[&[0xc0, 10, 0], &[0; 30]]), 16, "offset before the stream");
     check_malformed(4, &stream(4, 4, &[&[0xe0, 0xff, 0xff], &[0; 30]]), 16, "offset before the stream");
-    // Offsets may reach forward of the token, to the token itself and what is behind it, not past the end.
+    // Offsets may refer to bytes before the token, to the token itself and to bytes after it, but not past the end.
     assert_eq!(decoded(4, &stream(4, 4, &[&[0xc0, 0, 0], &[5; 13]]), 16).unwrap()[..4], [0xc0, 0, 0, 5]);
     check_malformed(4, &stream(4, 4, &[&[0xc0, 0, 0], &[5; 12]]), 16, "stream is truncated");
     check_malformed(4, &stream(4, 4, &[&[0x28, 0, 0, 0, 0]]), 16, "stream is truncated");

@@ -6,12 +6,12 @@ use b2_codecs::*;
 const LEN: usize = 128 * 1024;
 const LEVELS: [u8; 4] = [1, 5, 7, 9];
 
-/// The bytes `plane` of items, as shuffle puts them next to each other.
+/// Byte `plane` of all items, contiguous as after shuffle.
 fn plane<const N: usize>(plane: usize, item: impl Fn(u32) -> [u8; N]) -> Vec<u8> {
     (0..LEN as u32).map(|i| item(i)[plane]).collect()
 }
 
-/// The bits of items, those of each place next to each other, as bitshuffle leaves them.
+/// The bits of items, grouped by position as after bitshuffle.
 fn bit_planes<const N: usize>(item: impl Fn(u32) -> [u8; N]) -> Vec<u8> {
     let items: Vec<[u8; N]> = (0..(LEN / N) as u32).map(item).collect();
     let bit = |group: &[[u8; N]], at: usize| {
@@ -21,7 +21,7 @@ fn bit_planes<const N: usize>(item: impl Fn(u32) -> [u8; N]) -> Vec<u8> {
 }
 
 /// Regular data of many kinds, with the sizes of the streams of C-Blosc2 3.3.5 at [`LEVELS`]: measured, and the length of
-/// the data where C gives up.
+/// the data if C gives up.
 fn streams() -> [(&'static str, Vec<u8>, [usize; 4]); 14] {
     let period = |n: u32| move |i: u32| ((i % n).wrapping_mul(0x9e37_79b1) >> 7).to_le_bytes();
     let text = |i: u32| format!("{:>6}, {:>6}, {:04};\n", i / 7, i * 3 % 1000, i % 50).into_bytes();
@@ -51,7 +51,7 @@ fn streams() -> [(&'static str, Vec<u8>, [usize; 4]); 14] {
 fn regular_data_is_as_small_as_in_c() {
     for (name, raw, c_sizes) in streams() {
         for (clevel, c_size) in LEVELS.into_iter().zip(c_sizes) {
-            // The greedy search of low levels skips where it has found nothing for a while, and takes the nearest match.
+            // The greedy search of low levels skips positions after some misses, and uses the nearest match.
             let percent = match name {
                 "ramp of f32, third byte" if clevel < 7 => 20,
                 "period of 2048" if clevel < 7 => 12,

@@ -316,7 +316,7 @@ fn step(typesize: usize) -> usize {
 const MIN_VECTOR_ITEMS: usize = 512;
 /// Padding that keeps the planes of a tile from being a power of two apart.
 const PLANE_PADDING: usize = 64;
-/// Room for up to 16 planes with their padding.
+/// Space for up to 16 planes with their padding.
 const SCRATCH_LEN: usize = 16384 + 16 * PLANE_PADDING;
 
 thread_local! {

@@ -142,7 +142,7 @@ fn zero() -> __m256i {
     _mm256_setzero_si256()
 }
 
-/// Loads items and sorts their bytes by byte number within lanes. Items of 16 bytes are left as they are.
+/// Loads items and sorts their bytes by byte number within lanes. Items of 16 bytes are left unchanged.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_items<const C: usize, const P: usize, const DENSE: bool>(

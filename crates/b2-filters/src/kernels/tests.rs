@@ -50,7 +50,10 @@ fn check(typesize: usize, nbytes: usize) {
         forward(typesize, &src, &mut stored);
         let mut back = vec![0x44; nbytes];
         backward(typesize, &stored, &mut back);
-        assert!(back == src, "the definition of {name} is no bijection: typesize {typesize}, {nbytes} bytes");
+        assert!(
+            back == src,
+            "the definition of {name} is not a bijection: typesize {typesize}, {nbytes} bytes"
+        );
         for kernels in available() {
             let case = format!("{} of {name}, typesize {typesize}, {nbytes} bytes", kernels.name());
             // Use unaligned destinations that already hold other bytes.

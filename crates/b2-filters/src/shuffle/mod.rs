@@ -228,7 +228,7 @@ fn scatter_cached<'a>(
     }
 }
 
-/// Divides items into ranges of columns that kernels process at once: the first byte and the count. Items above 16
+/// Divides items into ranges of columns that kernels process together: the first byte and the count. Items above 16
 /// bytes are divided into ranges of 16 or 8, of which the last may overlap the previous one.
 pub(crate) fn columns(typesize: usize) -> impl Iterator<Item = (usize, usize)> {
     let rest = match typesize % 16 {

@@ -1,4 +1,4 @@
-//! Parts of blocks and planes, through the trait: what a reader of few items uses.
+//! Parts of blocks and planes, through the trait methods that readers of a few items use.
 
 use b2_filters::{Effect, FilterContext, FilterError, FilteredBlock, Planes, builtin};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn any_case() -> impl Strategy<Value = (usize, Vec<u8>, usize, usize)> {
 }
 
 proptest! {
-    /// A part is what the whole would have there, and planes need no more than `plane_prefix` of their bytes.
+    /// A part equals that part of the whole, and planes need no more than `plane_prefix` of their bytes.
     #[test]
     fn parts_agree_with_the_whole((typesize, filtered, a, b) in any_case(), version in 2_u8..6, streaming: bool) {
         let range = a.min(b)..a.max(b);

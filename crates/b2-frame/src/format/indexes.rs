@@ -1,7 +1,7 @@
 //! Marks the indexes of python-blosc2 as outdated (docs/format/b2nd.md, "Indexes and tables of python-blosc2").
 //!
 //! `NDArray.create_index()` describes its indexes in a vlmetalayer, `{"version": 1, "indexes": {token: {..., "stale":
-//! false, ...}}}` in msgpack, and readers trust a description until `stale` is true. All other bytes stay as they are.
+//! false, ...}}}` in msgpack, and readers trust a description until `stale` is true. All other bytes are unchanged.
 
 use std::ops::Range;
 

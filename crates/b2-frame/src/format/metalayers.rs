@@ -76,7 +76,7 @@ impl Metalayers {
         section.parse(FIXED_HEADER_LEN, MAX_METALAYERS, None).map(Self)
     }
 
-    /// Parses what is left of the metalayers of a damaged header. Names without a value go to `lost`.
+    /// Parses the remains of the metalayers of a damaged header. Names without a value are added to `lost`.
     pub(crate) fn parse_damaged(header: &Bytes, lost: &mut Vec<Bytes>) -> Result<Self, FrameError> {
         let section = Section { bytes: header, base: 0, structure: Structure::Metalayers };
         section.parse(FIXED_HEADER_LEN, MAX_METALAYERS, Some(lost)).map(Self)
@@ -168,7 +168,7 @@ impl VlMetalayers {
         Ok(Self { entries, dparams: dparams.clone().container(Container::default()) })
     }
 
-    /// Parses what is left of the vlmetalayers of a damaged trailer. Names without a value go to `lost`.
+    /// Parses the remains of the vlmetalayers of a damaged trailer. Names without a value are added to `lost`.
     pub(crate) fn parse_damaged(
         trailer: &Bytes,
         dparams: &DParams,

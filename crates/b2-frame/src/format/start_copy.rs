@@ -18,7 +18,7 @@ use crate::format::records::RecordPage;
 const MAGIC: [u8; FRAME_MAGIC.len()] = *b"\x9e\xa8b2start\0";
 /// A copy never starts in the first bytes of the file, since they may be lost together.
 const SECTOR: usize = 512;
-/// The copy reaches at least to the end of a sector of this size where there is room for that.
+/// The copy reaches at least to the end of a sector of this size if there is space.
 const LARGE_SECTOR: usize = 4096;
 /// How many bytes after the header may be copied.
 pub(crate) const MAX_COPIED_LEN: usize = 8 << 10;
@@ -87,7 +87,7 @@ impl Lengths {
         (self.page_len(copy).saturating_add(taken) as u64) <= self.budget
     }
 
-    /// Returns the length of the copy where the sums take `taken` bytes; `None` if there is no room for one.
+    /// Returns the length of the copy if the sums take `taken` bytes; `None` if there is no space for one.
     pub(crate) fn copy(&self, taken: usize) -> Option<usize> {
         let all = [self.head_end.max(SECTOR), self.head_end, self.header.max(SECTOR), self.header];
         let all = all.map(|len| len.min(self.known));
@@ -100,7 +100,7 @@ impl Lengths {
         within.or_else(alone)
     }
 
-    /// Returns the length of a copy that reaches to the end of a large sector, if there is room.
+    /// Returns the length of a copy that reaches to the end of a large sector, if there is space.
     pub(crate) fn large(&self, copy: usize, taken: usize) -> usize {
         let large = self.head_end.max(LARGE_SECTOR).min(self.known);
         if large > copy && self.fits(large, taken) { large } else { copy }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_copy_takes_what_the_sums_leave() {
-        // A sector, where there is room for it.
+        // A sector, if there is space for it.
         assert_eq!(lengths(250, 300, 5000, 100_000).copy(200), Some(512));
         assert_eq!(lengths(250, 300, 400, 100_000).copy(200), Some(400));
         assert_eq!(lengths(250, 300, 5000, 100_000).copy(500), Some(300));

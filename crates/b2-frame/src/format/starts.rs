@@ -57,7 +57,7 @@ impl Starts {
         (self.numbers.len() / 2).saturating_sub(1)
     }
 
-    /// Returns the first byte of a block or one before it, counted from the start of the chunk.
+    /// Returns a lower bound of the offset of a block, counted from the start of the chunk.
     pub(crate) fn start(&self, nblock: usize) -> u64 {
         let number = self.numbers.as_chunks::<2>().0.get(nblock.min(self.nblocks()));
         number.map_or(0, |n| u64::from(u16::from_le_bytes(*n)).saturating_mul(self.unit))

@@ -1,4 +1,4 @@
-//! The files of a frame and their names, and names as they are shown.
+//! The files of a frame and their names, and the display of names.
 
 pub(crate) mod redact;
 

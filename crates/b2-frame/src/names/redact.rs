@@ -4,7 +4,7 @@
 const QUERY: &str = "?...";
 
 /// Returns a URL without user, password and query, which may be secret, for messages and logs. A query becomes `?...`.
-/// Anything else than a URL is returned as it is; in a chain of URLs, joined by `::`, each is redacted.
+/// Anything other than a URL is returned unchanged; in a chain of URLs, joined by `::`, each is redacted.
 ///
 /// A password with characters that belong elsewhere, such as `/`, `@` or `?`, makes a URL ambiguous. Everything that
 /// may be part of a password is then omitted, even if it belongs to the path.
@@ -67,7 +67,7 @@ fn redact_one(url: &str) -> String {
     format!("{scheme}://{shown}{query}")
 }
 
-/// Returns whether this is what follows a name that occurs several times.
+/// Returns whether this is the suffix of a name that occurs several times.
 fn is_count(suffix: &str) -> bool {
     suffix.strip_prefix('#').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -111,7 +111,7 @@ impl ChunkPlan {
     }
 
     /// Announces which blocks will be read next, as ranges in ascending order. If requests are expensive
-    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably hold them together with the
+    /// ([`ReadTuning::prefetch`](crate::ReadTuning::prefetch)), it requests the bytes that probably hold them together with the
     /// head, so that no second round is needed. The head decides what these bytes are, so a wrong guess costs a round,
     /// never a wrong value. If the frame records where the blocks are, only what is needed is requested.
     #[must_use]
@@ -122,16 +122,16 @@ impl ChunkPlan {
     /// Returns how many bytes to read from the start of the chunk, and further ranges that hold the blocks if the block
     /// starts recorded in the frame are correct.
     fn told(&self, frame: &SuperChunk, place: &ChunkLocation, starts: &Starts) -> (u64, Vec<Range<u64>>) {
-        let costs = &frame.costs;
+        let tuning = &frame.tuning;
         let len = starts.len().min(place.guess);
         let head = starts.head().clamp(EXTENDED_HEADER_LEN as u64, len.max(EXTENDED_HEADER_LEN as u64));
-        if len <= costs.small {
+        if len <= tuning.whole_chunk_max {
             return (len.max(head), Vec::new());
         }
         let record = frame.runs_of(self.nchunk).ok().and_then(Result::ok).flatten();
         let compares = frame.compares_stored() && frame.compared(self.nchunk).is_none();
         if self.compares_all(frame) {
-            return if len <= costs.at_once { (len, Vec::new()) } else { (head, Vec::new()) };
+            return if len <= tuning.coalesce_max { (len, Vec::new()) } else { (head, Vec::new()) };
         }
         let runs = starts.runs(if compares { runs::min_len(record.as_deref()) } else { 0 });
         let reference = if starts.needs_block0 { 0..1 } else { 0..0 };
@@ -150,17 +150,19 @@ impl ChunkPlan {
                 let block = starts.start(nblock).min(len)..starts.end(nblock).min(len);
                 total = total.saturating_add(block.end.saturating_sub(block.start));
                 let (from, end, gap) = match ahead.last_mut() {
-                    Some(last) => (last.start, &mut last.end, costs.gap),
-                    None => (0, &mut first, costs.gap.min(HEAD_GAP)),
+                    Some(last) => (last.start, &mut last.end, tuning.coalesce_gap),
+                    None => (0, &mut first, tuning.coalesce_gap.min(HEAD_GAP)),
                 };
-                if block.start <= end.saturating_add(gap) && block.end.saturating_sub(from) <= costs.at_once {
+                if block.start <= end.saturating_add(gap)
+                    && block.end.saturating_sub(from) <= tuning.coalesce_max
+                {
                     *end = block.end.max(*end);
                 } else if !block.is_empty() {
                     ahead.push(block);
                 }
             }
         }
-        match total <= costs.at_once.saturating_mul(MAX_AHEAD) {
+        match total <= tuning.coalesce_max.saturating_mul(MAX_AHEAD) {
             true => (first, ahead),
             // The driver limits the bytes of blocks in flight, but not those of heads.
             false => (head, Vec::new()),
@@ -176,15 +178,15 @@ impl ChunkPlan {
     /// Returns how many bytes to read from the start of the chunk, and a further range of the chunk
     /// that probably holds the blocks, which may be empty.
     fn guessed(&self, frame: &SuperChunk, place: &ChunkLocation) -> (u64, Range<u64>) {
-        let costs = &frame.costs;
-        if place.guess <= costs.small {
+        let tuning = &frame.tuning;
+        if place.guess <= tuning.whole_chunk_max {
             return (place.guess, 0..0);
         }
         let tables = place.nblocks.saturating_mul(4).saturating_add(EXTENDED_HEADER_LEN as u64);
-        let least = costs.head.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
+        let least = tuning.head_len.max(EXTENDED_HEADER_LEN as u64).min(place.guess);
         let head = tables.clamp(least, place.guess);
         let all = self.blocks.last().is_some_and(|blocks| blocks.end == usize::MAX);
-        if costs.ahead && place.guess <= costs.at_once && (all || self.compares_all(frame)) {
+        if tuning.prefetch && place.guess <= tuning.coalesce_max && (all || self.compares_all(frame)) {
             return (place.guess, 0..0);
         }
         let span = |first: &Range<usize>, last: &Range<usize>| first.start as u64..last.end as u64;
@@ -195,7 +197,7 @@ impl ChunkPlan {
             _ => 0..0,
         };
         let blocks = blocks.start..blocks.end.min(place.nblocks);
-        if !costs.ahead || blocks.is_empty() || tables >= place.guess {
+        if !tuning.prefetch || blocks.is_empty() || tables >= place.guess {
             return (head, 0..0);
         }
         // Blocks are mostly of similar sizes, and stored in order.
@@ -209,9 +211,9 @@ impl ChunkPlan {
         let margin = margin.saturating_add(run);
         let start = offset(blocks.start).saturating_sub(margin);
         let end = offset(blocks.end).saturating_add(margin).min(place.guess);
-        let most = costs.at_once;
+        let most = tuning.coalesce_max;
         let asked = end.saturating_sub(start);
-        match start <= head.saturating_add(costs.gap.min(place.guess / 4)) {
+        match start <= head.saturating_add(tuning.coalesce_gap.min(place.guess / 4)) {
             true if end <= most => (end.max(head), 0..0),
             false if asked.saturating_add(place.guess / 4) >= place.guess && place.guess <= most => {
                 (place.guess, 0..0)

@@ -14,7 +14,7 @@ pub enum Compare {
     Never,
     /// Verify everything that is read for the first time since the frame was opened or
     /// [refreshed](crate::SuperChunk::refresh). Data from remote storage
-    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)) are compared each time.
+    /// ([`ReadTuning::prefetch`](crate::ReadTuning::prefetch)) are compared each time.
     #[default]
     Once,
     /// Compare each time.

@@ -53,7 +53,7 @@ impl SuperChunk {
                 places.push(self.opened.place(nchunk, offset, &self.dparams)?);
             }
         }
-        Ok(HeadersPlan::new(places, self.costs.gap / 2))
+        Ok(HeadersPlan::new(places, self.tuning.coalesce_gap / 2))
     }
 
     /// Creates the chunk of a special entry.

@@ -13,7 +13,6 @@ pub(crate) mod chunk_head;
 pub(crate) mod chunk_infos;
 pub(crate) mod chunk_plan;
 pub(crate) mod compare;
-pub(crate) mod costs;
 #[allow(clippy::arithmetic_side_effects, reason = "places are inside the buffer, which is checked")]
 pub(crate) mod disjoint;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
@@ -51,6 +50,7 @@ pub(crate) mod super_chunk;
 mod tables;
 #[allow(clippy::arithmetic_side_effects, reason = "documented: places out of bounds panic")]
 pub(crate) mod target;
+pub(crate) mod tuning;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod unstored;
 pub(crate) mod verified;

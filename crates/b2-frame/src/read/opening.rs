@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -16,11 +17,12 @@ use crate::read::open_plan::{OpenPlan, OpenedFrame};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::drive;
 use crate::read::restored::restored;
+use crate::read::retry::{RetryPolicy, retry_on_change};
 use crate::storage::absolute_paths::anchored_files;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
 use crate::storage::lock::beside;
-use crate::storage::lock_file_version::LockFileVersion;
+use crate::storage::lock_file_version::{HeldLock, LockFileVersion};
 use crate::storage::redo::{Redo, RepairedFile};
 use crate::storage::sparse::{Sparse, open_file};
 use crate::storage::traits::{FileKind, Links, ReadAt, ReadFiles};
@@ -61,12 +63,44 @@ impl SuperChunk {
     /// # Errors
     /// As for [`open`](Self::open). After an error this super-chunk is unchanged.
     pub fn refresh(&mut self) -> Result<bool, FrameError> {
+        self.move_to_newest(Known::Nothing)
+    }
+
+    /// Like [`refresh`](Self::refresh), but does not look for a program that changes the frame under a lock. For reads of
+    /// chunks, which do that afterwards.
+    ///
+    /// # Errors
+    /// As for [`refresh`](Self::refresh).
+    #[doc(hidden)]
+    pub fn refresh_to_read(&mut self) -> Result<bool, FrameError> {
+        self.move_to_newest(Known::CheckedLater)
+    }
+
+    /// Like [`refresh`](Self::refresh), while the caller holds a shared lock of the frame's lock file. Other programs that
+    /// lock cannot change the frame then, so a file that is still in place is read again without opening it.
+    ///
+    /// # Errors
+    /// As for [`refresh`](Self::refresh).
+    #[doc(hidden)]
+    pub fn refresh_locked(&mut self) -> Result<bool, FrameError> {
+        self.move_to_newest(Known::Locked)
+    }
+
+    fn move_to_newest(&mut self, known: Known) -> Result<bool, FrameError> {
         let Some(source) = self.source.clone() else { return Ok(false) };
-        let Some(newest) = source.newer_than(self)? else { return Ok(false) };
+        let Some(newest) = source.newer_than(self, known)? else { return Ok(false) };
         let dparams = std::mem::take(&mut self.dparams);
-        *self = newest.with_compare(self.compare).with_costs(self.costs);
+        *self = newest.with_compare(self.compare).with_tuning(self.tuning);
         self.dparams = dparams;
         Ok(true)
+    }
+
+    /// Declares that the caller holds a shared lock of the frame's lock file, and that this state was the newest one when
+    /// it had the lock. As long as the result lives, reads do not check whether programs that lock have changed the frame.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn hold_lock(&self) -> Option<HeldLock> {
+        Some(HeldLock::new(self.source.as_ref()?.guard.clone()?))
     }
 
     /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
@@ -115,8 +149,12 @@ impl SuperChunk {
     }
 
     /// Fails with [`FrameError::Changed`] if another program that locks the frame has begun to change it since it was
-    /// opened.
-    pub(crate) fn check_guard(&self) -> Result<(), FrameError> {
+    /// opened. Reads of stored chunks check this themselves.
+    ///
+    /// # Errors
+    /// [`FrameError::Changed`].
+    #[doc(hidden)]
+    pub fn check_guard(&self) -> Result<(), FrameError> {
         let Some(source) = &self.source else { return Ok(()) };
         match &source.guard {
             Some(guard) if !guard.is_unchanged() => {
@@ -139,7 +177,8 @@ impl SuperChunk {
                 || newest.trailer().fingerprint() != trailer.fingerprint()
         };
         // Open by name, since the file may have been replaced.
-        if let Some(Ok(Some(newest))) = self.source.as_ref().map(|source| source.newer_than(self))
+        if let Some(Ok(Some(newest))) =
+            self.source.as_ref().map(|source| source.newer_than(self, Known::Nothing))
             && differs(&newest)
         {
             return true;
@@ -282,50 +321,79 @@ impl ReadOptions {
             Option<&Arc<LockFileVersion>>,
         ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
     ) -> Result<SuperChunk, FrameError> {
-        const MAX_TRIES: u32 = 100;
+        // Attempts follow each other without a pause: those who retry reads retry opening as well, with pauses.
+        let policy = RetryPolicy::default().min_retries(99).timeout(Duration::ZERO);
         let mut failed_at = None;
-        for _ in 0..MAX_TRIES {
-            let guard = match self.offset {
-                0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
-                _ => None,
-            };
-            let (result, file) = open(guard.as_ref())?;
-            match result {
-                Ok(mut schunk) => {
-                    let header = schunk.layout().header.clone();
-                    // Read through the same files, so that a repaired header is compared with
-                    // itself.
-                    let again =
-                        schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
-                    let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
-                    let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
-                    let watching = guard.as_ref().filter(|_| !compared);
-                    watching.inspect(|guard| guard.watch());
-                    // A lock file has appeared in the meantime.
-                    let same = same && watching.is_none_or(|guard| guard.is_unchanged());
-                    if same {
-                        let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };
-                        schunk.source = Some(Arc::new(source));
-                        return Ok(schunk);
-                    }
-                }
-                // Lengths are checked before anything is read, so the end has moved: a writer
-                // truncated its redo record. A server that sends too little will do so again.
-                Err(FrameError::Io { source, .. })
-                    if source.kind() == ErrorKind::UnexpectedEof && self.fs.is_local() => {}
-                // Changed by a writer that counts its changes in the lock file.
-                Err(FrameError::Changed { .. }) => {}
-                Err(error) => {
-                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
-                    if page.is_none() || failed_at == page {
-                        return Err(error);
-                    }
-                    failed_at = page;
-                }
-            }
+        let attempt = |_: &mut Option<Bytes>| self.open_attempt(path, lock, &open);
+        let recover = |failed_at: &mut Option<Bytes>, failure: &Unsteady, _| {
             std::thread::yield_now();
+            Ok(match failure {
+                Unsteady::Changed => true,
+                // If the same bytes fail again, no writer has changed them.
+                Unsteady::Failed { page, .. } => {
+                    page.is_some() && std::mem::replace(failed_at, page.clone()) != *page
+                }
+            })
+        };
+        let opened = retry_on_change(policy, &mut failed_at, attempt, recover);
+        opened.map_err(|failure| match failure {
+            Unsteady::Failed { error, page } if page.is_none() || page == failed_at => *error,
+            _ => FrameError::Changed { name: path.display().to_string() },
+        })
+    }
+
+    fn open_attempt(
+        &self,
+        path: &Path,
+        lock: &Path,
+        open: impl Fn(
+            Option<&Arc<LockFileVersion>>,
+        ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
+    ) -> Result<SuperChunk, Unsteady> {
+        let guard = match self.offset {
+            0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
+            _ => None,
+        };
+        let (result, file) = open(guard.as_ref())?;
+        match result {
+            Ok(schunk) => self.unchanged(schunk, path, guard)?.ok_or(Unsteady::Changed),
+            // Lengths are checked before anything is read, so the end has moved: a writer
+            // truncated its redo record. A server that sends too little will do so again.
+            Err(FrameError::Io { source, .. })
+                if source.kind() == ErrorKind::UnexpectedEof && self.fs.is_local() =>
+            {
+                Err(Unsteady::Changed)
+            }
+            // Changed by a writer that counts its changes in the lock file.
+            Err(FrameError::Changed { .. }) => Err(Unsteady::Changed),
+            Err(error) => {
+                let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
+                Err(Unsteady::Failed { error: Box::new(error), page })
+            }
         }
-        Err(FrameError::Changed { name: path.display().to_string() })
+    }
+
+    /// Returns a frame that was just opened, with its origin, unless it changed in the meantime.
+    fn unchanged(
+        &self,
+        mut schunk: SuperChunk,
+        path: &Path,
+        guard: Option<Arc<LockFileVersion>>,
+    ) -> Result<Option<SuperChunk>, FrameError> {
+        let header = schunk.layout().header.clone();
+        // Read through the same files, so that a repaired header is compared with itself.
+        let again = schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
+        let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
+        let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
+        let watching = guard.as_ref().filter(|_| !compared);
+        watching.inspect(|guard| guard.watch());
+        // A lock file has appeared in the meantime.
+        let same = same && watching.is_none_or(|guard| guard.is_unchanged());
+        if !same {
+            return Ok(None);
+        }
+        schunk.source = Some(Arc::new(FrameOrigin { guard, ..FrameOrigin::new(self, path) }));
+        Ok(Some(schunk))
     }
 
     /// Opens a contiguous frame in memory.
@@ -367,7 +435,21 @@ impl ReadOptions {
     #[doc(hidden)]
     pub fn opened(&self, opened: OpenedFrame, files: Arc<dyn FrameFiles>) -> SuperChunk {
         let schunk = SuperChunk::new(opened, files, self.dparams.clone());
-        schunk.with_compare(self.compare).with_costs(self.costs)
+        schunk.with_compare(self.compare).with_tuning(self.tuning)
+    }
+}
+
+/// Why an attempt to open a frame failed.
+enum Unsteady {
+    /// It changed in the meantime.
+    Changed,
+    /// The start of the file as it is after the failure; `None` if another attempt is of no use.
+    Failed { error: Box<FrameError>, page: Option<Bytes> },
+}
+
+impl From<FrameError> for Unsteady {
+    fn from(error: FrameError) -> Self {
+        Self::Failed { error: Box::new(error), page: None }
     }
 }
 
@@ -375,9 +457,23 @@ impl ReadOptions {
 /// failure.
 const PAGE_LEN: u64 = 4096;
 
+/// What the caller of [`FrameOrigin::newer_than`] knows or does about programs that change the frame under its lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    Nothing,
+    /// The caller holds a shared lock, so they cannot.
+    Locked,
+    /// The caller will look for them after it has read.
+    CheckedLater,
+}
+
 impl FrameOrigin {
     /// Returns the newest state if it differs from that of `schunk`.
-    pub(crate) fn newer_than(&self, schunk: &SuperChunk) -> Result<Option<SuperChunk>, FrameError> {
+    pub(crate) fn newer_than(
+        &self,
+        schunk: &SuperChunk,
+        known: Known,
+    ) -> Result<Option<SuperChunk>, FrameError> {
         let ReadOptions { fs, offset, .. } = &self.options;
         let file = schunk.files.open(FrameFile::Main)?;
         let ours = file.storage().identity();
@@ -386,23 +482,61 @@ impl FrameOrigin {
             Storage::Sparse => self.path.join(INDEX_NAME),
         };
         // Failures here are ignored, since opening the frame will report them.
-        if let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, fs.identity(&main, Links::Follow))
-            && ours == theirs
-            && let Ok(file) =
-                if file.is_live() { Ok(file) } else { open_file(&**fs, &main, Links::Follow, *offset) }
+        let theirs = fs.identity(&main, Links::Follow);
+        let in_place = matches!((ours, theirs), (Ok(Some(ours)), Ok(Some(theirs))) if ours == theirs);
+        if in_place
+            && let Ok(file) = if file.is_live() {
+                Ok(file.clone())
+            } else {
+                open_file(&**fs, &main, Links::Follow, *offset)
+            }
             && let header = Extent::exactly(FrameFile::Main, schunk.layout().header.clone())
             && file.read_unguarded(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
-            && self.guard.as_ref().is_none_or(|guard| guard.is_unchanged())
+            && (known == Known::CheckedLater || self.guard.as_ref().is_none_or(|guard| guard.is_unchanged()))
         {
             return Ok(None);
         }
-        let newest = self.options.open(&self.path)?;
+        if known == Known::Locked
+            && file.is_live()
+            && !schunk.restored
+            && let Some(newest) = self.read_again(schunk, (!in_place).then_some(&main))
+        {
+            return Ok(Some(newest));
+        }
+        let newest = self.options.open_anchored(&self.path);
+        let newest = newest.map_err(|error| error.of(&self.path.display().to_string()))?;
         // A restored header is never that of the file.
         let same = schunk.restored
             && newest.restored
             && newest.opened.header_bytes == schunk.opened.header_bytes
             && newest.trailer().fingerprint() == schunk.trailer().fingerprint();
         Ok((!same).then_some(newest))
+    }
+
+    /// Opens the frame again through the open file of `schunk`, or through the file at `replaced`, and the open lock file,
+    /// which the caller has locked. Returns `None` for any problem, which opening the path will report.
+    fn read_again(&self, schunk: &SuperChunk, replaced: Option<&Path>) -> Option<SuperChunk> {
+        let guard = self.guard.as_ref()?.renewed()?;
+        let links = match schunk.storage() {
+            Storage::Contiguous => Links::Follow,
+            Storage::Sparse => Links::Refuse,
+        };
+        let file = match replaced {
+            Some(path) => open_file(&*self.options.fs, path, links, 0).ok()?.guarded(Some(&guard)),
+            None => schunk.files.open(FrameFile::Main).ok()?.renewed(&guard).ok()?,
+        };
+        let held = HeldLock::new(guard.clone());
+        let opened = match schunk.storage() {
+            Storage::Contiguous => self.options.open_contiguous(file),
+            Storage::Sparse => {
+                let (fs, dir) = (self.options.fs.clone(), self.path.clone());
+                let files = Sparse::new(fs, dir, file, Some(guard.clone())).ok()?;
+                self.options.open_files(Arc::new(files), Storage::Sparse, false)
+            }
+        };
+        let newest = self.options.unchanged(opened.ok()?, &self.path, Some(guard));
+        drop(held);
+        newest.ok()?.filter(|newest| !newest.restored)
     }
 }
 
@@ -452,4 +586,29 @@ fn may_be_directory(error: &FrameError) -> bool {
 
 fn kind(fs: &dyn ReadFiles, path: &Path) -> Result<FileKind, FrameError> {
     fs.kind(path, Links::Follow).map_err(FrameError::io(path.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FrameParams, FrameWriter};
+
+    /// Refreshing used to anchor the path again, to the working directory of that time.
+    #[test]
+    fn a_relative_path_is_anchored_once() {
+        let home = tempfile::tempdir_in(".").unwrap();
+        let path = Path::new(home.path().file_name().unwrap()).join("frame");
+        let params = || FrameParams::new(4);
+        FrameWriter::options().create(&path, params()).unwrap().finish().unwrap();
+        let mut schunk = SuperChunk::open(&path).unwrap();
+        for locked in [false, true, false] {
+            let mut editor = crate::EditOptions::default().edit(&path).unwrap();
+            editor.vlmeta().set("name", &[u8::from(locked); 5]).unwrap();
+            editor.commit().unwrap();
+            drop(editor);
+            assert!(if locked { schunk.refresh_locked() } else { schunk.refresh() }.unwrap());
+            let files = format!("{:?}", schunk.source.as_ref().unwrap().options.fs);
+            assert_eq!(files.matches("AbsolutePaths").count(), 1, "{files}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use b2_core::{Control, Limits};
 use crate::read::compare::Compare;
 use crate::storage::lock_file_version::LockFileVersion;
 use crate::storage::traits::ReadFiles;
-use crate::{Disk, ReadCosts};
+use crate::{Disk, ReadTuning};
 
 /// Options for opening a frame for reading. Returned by
 /// [`SuperChunk::options`](crate::SuperChunk::options).
@@ -29,7 +29,7 @@ pub struct ReadOptions {
     pub(crate) offset: u64,
     pub(crate) checksums: bool,
     pub(crate) compare: Compare,
-    pub(crate) costs: ReadCosts,
+    pub(crate) tuning: ReadTuning,
 }
 
 impl Default for ReadOptions {
@@ -40,7 +40,7 @@ impl Default for ReadOptions {
             offset: 0,
             checksums: true,
             compare: Compare::default(),
-            costs: ReadCosts::default(),
+            tuning: ReadTuning::default(),
         }
     }
 }
@@ -91,9 +91,9 @@ impl ReadOptions {
         self
     }
 
-    /// Sets the read costs, which determine what is read together. The default is [`ReadCosts::LOCAL`].
-    pub fn costs(mut self, costs: ReadCosts) -> Self {
-        self.costs = costs;
+    /// Sets the read tuning, which determines what is read together. The default is [`ReadTuning::LOCAL`].
+    pub fn tuning(mut self, tuning: ReadTuning) -> Self {
+        self.tuning = tuning;
         self
     }
 

@@ -12,7 +12,7 @@ use crate::read::scatter_plan::{Reading, ResolvedPart, ScatterPlan};
 use crate::read::super_chunk::FramePlan;
 use crate::read::target::Target;
 use crate::storage::files::Extent;
-use crate::{ReadCosts, SuperChunk};
+use crate::{ReadTuning, SuperChunk};
 
 /// Reads and verifies the head of a chunk, then returns which blocks to read.
 pub(crate) struct PartPlan {
@@ -50,7 +50,7 @@ impl PartPlan {
                 if let Some(fill) = places.known(self.npart, self.nchunk)? {
                     return Ok(PartStep::Fill(fill));
                 }
-                let expected = if frame.costs.ahead { places.expected(self.npart)? } else { Vec::new() };
+                let expected = if frame.tuning.prefetch { places.expected(self.npart)? } else { Vec::new() };
                 none.insert(ChunkPlan::new(frame, self.nchunk)?.with_blocks(expected).verified())
             }
         };
@@ -86,13 +86,13 @@ impl<P: ScatterPlan> Blocks<P> {
 
     /// Returns the groups of blocks to read together. They can be decoded in any order.
     pub(crate) fn groups<'p>(&'p self, reading: &Reading<'p, P>) -> Groups<'p> {
-        self.head.groups(self.nblocks(reading.places), &reading.frame.costs)
+        self.head.groups(self.nblocks(reading.places), &reading.frame.tuning)
     }
 
     /// Returns block 0 if other blocks refer to it (the delta filter). It must be decoded before
     /// them.
     pub(crate) fn reference(&self, frame: &SuperChunk) -> Option<Group<'_>> {
-        if self.head.chunk().needs_block0() { self.head.groups(&[0], &frame.costs).next() } else { None }
+        if self.head.chunk().needs_block0() { self.head.groups(&[0], &frame.tuning).next() } else { None }
     }
 
     /// Creates a decoder for one thread. `block0` is the decoded block 0, if others refer to it.
@@ -126,8 +126,8 @@ impl<P: ScatterPlan> Blocks<P> {
 
 impl ChunkHead {
     /// Divides a list of blocks into groups of neighbours in the file, to be read together.
-    pub(crate) fn groups<'a>(&'a self, nblocks: &'a [usize], costs: &ReadCosts) -> Groups<'a> {
-        Groups { head: self, rest: nblocks, gap: costs.gap, at_once: costs.at_once }
+    pub(crate) fn groups<'a>(&'a self, nblocks: &'a [usize], tuning: &ReadTuning) -> Groups<'a> {
+        Groups { head: self, rest: nblocks, gap: tuning.coalesce_gap, at_once: tuning.coalesce_max }
     }
 
     /// Returns the part of the chunk that is needed for a block, whether it was read or not.

@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::storage::request_stats;
-    use crate::{FrameParams, FrameWriter, ReadAt, ReadCosts, RequestStats, SuperChunk};
+    use crate::{FrameParams, FrameWriter, ReadAt, ReadTuning, RequestStats, SuperChunk};
 
     /// Storage that responds immediately, and counts the bytes of its responses in memory.
     struct Quick {
@@ -214,10 +214,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(3));
             ControlFlow::Continue(())
         });
-        for costs in [ReadCosts::REMOTE, ReadCosts::REMOTE.small(0).ahead(false)] {
+        for tuning in [ReadTuning::REMOTE, ReadTuning::REMOTE.whole_chunk_max(0).prefetch(false)] {
             let storage = quick(&stored, None);
             let kept = storage.kept.clone();
-            let options = SuperChunk::options().costs(costs).control(control.clone());
+            let options = SuperChunk::options().tuning(tuning).control(control.clone());
             let frame = options.from_reader(Arc::new(storage), "quick").unwrap();
             kept.1.store(0, SeqCst);
             assert!(frame.read_bytes(0..frame.nbytes()).unwrap() == all);
@@ -246,7 +246,7 @@ mod tests {
         let read = |request_stats, adapt| {
             let storage = quick(&stored, request_stats);
             let counts = storage.counts.clone();
-            let options = SuperChunk::options().costs(ReadCosts::REMOTE.adapt(adapt));
+            let options = SuperChunk::options().tuning(ReadTuning::REMOTE.adaptive(adapt));
             let frame = options.from_reader(Arc::new(storage), "quick").unwrap();
             let before = [counts.0.load(SeqCst), counts.1.load(SeqCst)];
             assert_eq!(frame.gather(&items).unwrap(), expected);

@@ -179,7 +179,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         let turn = (!disjoint).then(Mutex::default);
         Self {
             shared: Arc::new(Common {
-                frame: frame.clone().with_costs(frame.costs.adapted(&*frame.files)),
+                frame: frame.clone().with_tuning(frame.tuning.adapted(&*frame.files)),
                 places,
                 buffer,
                 control,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// When a read is retried that failed because another program has changed the data meanwhile: compacting a sparse frame
+/// When a read is retried that failed because another program changed the data in the meantime: compacting a sparse frame
 /// removes the files of the state that was opened.
 ///
 /// The pause before a retry is 1 ms, then twice as long each time, up to 64 ms.

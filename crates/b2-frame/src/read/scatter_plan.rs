@@ -17,7 +17,7 @@ use crate::{FrameError, SuperChunk};
 /// If [`disjoint`](Self::disjoint) returns true, no two blocks, and no two parts, may ask a [`Target`] for
 /// the same byte: several threads write to one destination then, each for other blocks. If in addition
 /// [`nbytes`](Self::nbytes) is the length of the destination, no block may ask for a byte twice, except
-/// after telling the target to [forget](Target::forget) it.
+/// after the target was made to [forget](Target::forget) it.
 #[allow(unsafe_code)]
 pub unsafe trait ScatterPlan: Send + Sync {
     /// The error type.

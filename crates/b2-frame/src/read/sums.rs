@@ -30,7 +30,7 @@ impl SuperChunk {
 
     /// Returns whether verified data are verified again.
     pub(crate) fn compares_again(&self) -> bool {
-        self.keeps || self.compare == Compare::Always || self.costs.ahead
+        self.keeps || self.compare == Compare::Always || self.tuning.prefetch
     }
 
     /// Returns what has been verified in a chunk, unless it will be verified again.
@@ -58,7 +58,7 @@ impl SuperChunk {
             [None, sums(true)?]
         } else {
             match self.runs_of(nchunk)? {
-                Err(page) => [Some(page), sums(self.costs.ahead && guess <= PROBABLY_WHOLE)?],
+                Err(page) => [Some(page), sums(self.tuning.prefetch && guess <= PROBABLY_WHOLE)?],
                 Ok(record) => [None, sums(!runs::has_sums(record.as_deref()))?],
             }
         };
@@ -133,7 +133,7 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether a stored chunk that was read and compared is as it was written, as far as that can be known: it
+    /// Returns whether a stored chunk that was read and compared is known to be unchanged since it was written: it
     /// has a checksum, or no chunk of the frame has, or this process has put it into memory.
     #[doc(hidden)]
     pub fn is_verified(&self, nchunk: usize) -> bool {

@@ -17,7 +17,7 @@ use crate::read::options::FrameOrigin;
 use crate::read::plan::{Driver, Plan, Step};
 use crate::read::sizes::ChunkSizes;
 use crate::storage::files::FrameFiles;
-use crate::{FrameError, ReadCosts, ReadOptions};
+use crate::{FrameError, ReadOptions, ReadTuning};
 
 /// A frame that is open for reading: a sequence of chunks and named metadata.
 ///
@@ -109,9 +109,9 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Far away
+/// # Remote files
 /// Storage with high latency reports it by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested
-/// concurrently, and [`ReadCosts::REMOTE`] determines which of them share a request. `b2-http` opens URLs in this way,
+/// concurrently, and [`ReadTuning::REMOTE`] determines which of them share a request. `b2-http` opens URLs in this way,
 /// and `b2-async` reads with futures. [`RemoteFile`](crate::RemoteFile) turns anything that serves ranges into a file,
 /// and checks that all responses have the same version:
 ///
@@ -121,7 +121,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// use std::io;
 /// use std::ops::Range;
 /// use std::sync::Arc;
-/// use b2_frame::{RangeResponse, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{RangeResponse, OpenResponse, ReadTuning, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use bytes::Bytes;
 ///
 /// /// A server with one file.
@@ -148,7 +148,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// let RangeResponse { bytes: first, version, .. } = server.range(0..len.min(OpenResponse::FIRST))?;
 /// let last = server.range(len.saturating_sub(OpenResponse::LAST)..len)?.bytes;
 /// let file = RemoteFile::new(server, OpenResponse::new(first, last, len, version));
-/// let schunk = SuperChunk::options().costs(ReadCosts::REMOTE).from_reader(Arc::new(file), "far")?;
+/// let schunk = SuperChunk::options().tuning(ReadTuning::REMOTE).from_reader(Arc::new(file), "far")?;
 /// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -185,8 +185,8 @@ pub struct SuperChunk {
     /// Whether the data will be stored again. Chunks are then always verified as a whole, so that damaged data do not
     /// get a valid checksum.
     pub(crate) keeps: bool,
-    /// Read costs, which determine what is read together.
-    pub(crate) costs: ReadCosts,
+    /// Read tuning, which determines what is read together.
+    pub(crate) tuning: ReadTuning,
     /// The offset from which on stored chunks were put by this process into memory that nothing can change: they need
     /// not be compared.
     pub(crate) trusted_from: Option<u64>,
@@ -207,7 +207,7 @@ impl SuperChunk {
             .frame_blocksize(opened.header.blocksize());
         let dparams = dparams.container(container);
         let opened = Arc::new(opened);
-        let (compare, costs) = (Compare::default(), ReadCosts::default());
+        let (compare, tuning) = (Compare::default(), ReadTuning::default());
         Self {
             opened,
             files,
@@ -217,7 +217,7 @@ impl SuperChunk {
             name: None,
             compare,
             keeps: false,
-            costs,
+            tuning,
             trusted_from: None,
             restored: false,
         }
@@ -234,7 +234,7 @@ impl SuperChunk {
     }
     /// Returns whether the header of the file is damaged and was replaced by the copy that the checksums hold
     /// (docs/format/start-copy.md). All data are compared with their checksums, so everything that can be read is
-    /// right. Such a frame is not changed; [`salvage`](crate::salvage) writes a sound one.
+    /// right. Such a frame is not changed; [`salvage`](crate::salvage) writes an intact one.
     pub fn is_restored(&self) -> bool {
         self.restored
     }
@@ -296,10 +296,10 @@ impl SuperChunk {
         Self { compare, ..self }
     }
 
-    /// Sets the read costs, which determine what is read together.
+    /// Sets the read tuning, which determines what is read together.
     #[must_use]
-    pub fn with_costs(self, costs: ReadCosts) -> Self {
-        Self { costs, ..self }
+    pub fn with_tuning(self, tuning: ReadTuning) -> Self {
+        Self { tuning, ..self }
     }
 
     /// Returns the same frame for reading data that will be stored again. Each chunk is then compared

@@ -88,7 +88,7 @@ impl SuperChunk {
     /// the frame records it.
     pub(super) fn starts_of(&self, nchunk: usize) -> (Option<Starts>, Option<PageRequest>) {
         let (Some(table), true, Ok(Entry::Stored(_))) =
-            (&self.opened.starts, self.costs.ahead, self.entry(nchunk))
+            (&self.opened.starts, self.tuning.prefetch, self.entry(nchunk))
         else {
             return (None, None);
         };

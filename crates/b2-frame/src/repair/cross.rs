@@ -164,7 +164,7 @@ impl SuperChunk {
         };
         if let Some(kind) = header.special() {
             if kind != SpecialKind::Value && header.cbytes() > EXTENDED_HEADER_LEN {
-                let error = field("cbytes", 0x0C, header.cbytes(), "32 in a chunk that stands for one value");
+                let error = field("cbytes", 0x0C, header.cbytes(), "32 in a chunk of one repeated value");
                 if self.holds_other_data(nchunk)? { found.damage(error) } else { found.odd(error) }
             }
             return Ok(());

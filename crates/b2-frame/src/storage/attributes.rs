@@ -82,7 +82,7 @@ mod extended {
     /// Removes the access control list.
     pub(super) fn clear(to: &File) -> io::Result<()> {
         match fremovexattr(to, ACL) {
-            // There is none, or the file system has none.
+            // The attribute does not exist, or the file system does not support attributes.
             Ok(()) | Err(Errno::NOTSUP | Errno::INVAL) => Ok(()),
             Err(error) if is_missing(error) => Ok(()),
             Err(error) => Err(error.into()),

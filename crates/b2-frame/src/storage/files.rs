@@ -178,6 +178,16 @@ impl OpenFile {
         Self { file: Arc::new(GuardedFile { file: self.file, guard: guard.clone() }), bare, ..self }
     }
 
+    /// Returns the same open file with its present length and another guard.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(crate) fn renewed(&self, guard: &Arc<LockFileVersion>) -> Result<Self, FrameError> {
+        let file = self.bare.as_ref().unwrap_or(&self.file);
+        let renewed = Self::new(file.clone(), self.name.clone(), self.base)?;
+        Ok(Self { live: self.live, ..renewed.guarded(Some(guard)) })
+    }
+
     /// Declares that reads return what is in the file now.
     pub(crate) fn live(self) -> Self {
         Self { live: true, ..self }

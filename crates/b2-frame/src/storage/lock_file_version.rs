@@ -8,7 +8,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,26 @@ pub(crate) struct LockFileVersion {
     counter: AtomicU64,
     /// Whether to look for a lock file that did not exist.
     watching: AtomicBool,
+    /// How many users of the frame have locked the lock file, so that nothing can change.
+    held: AtomicU32,
+}
+
+/// A lock of a frame that a reader holds. While it exists, the guard of the frame checks nothing.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct HeldLock(Arc<LockFileVersion>);
+
+impl HeldLock {
+    pub(crate) fn new(guard: Arc<LockFileVersion>) -> Self {
+        guard.held.fetch_add(1, Ordering::SeqCst);
+        Self(guard)
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl std::fmt::Debug for LockFileVersion {
@@ -55,11 +75,7 @@ impl LockFileVersion {
         if !fs.is_local() {
             return Ok(None);
         }
-        let guard = |lock, record: LockRecord| {
-            let (fs, path, foreign) = (fs.clone(), path.to_owned(), record.foreign());
-            let (counter, watching) = (AtomicU64::new(record.counter()), AtomicBool::new(false));
-            Ok(Some(Arc::new(Self { fs, path, lock, foreign, counter, watching })))
-        };
+        let guard = |lock, record| Ok(Some(Self::of(fs.clone(), path.to_owned(), lock, record)));
         let lock = match fs.open(path, Links::Refuse) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -86,10 +102,43 @@ impl LockFileVersion {
         }
     }
 
+    fn of(
+        fs: Arc<dyn ReadFiles>,
+        path: PathBuf,
+        lock: OnceLock<Arc<dyn ReadAt>>,
+        record: LockRecord,
+    ) -> Arc<Self> {
+        let (counter, watching) = (AtomicU64::new(record.counter()), AtomicBool::new(false));
+        Arc::new(Self {
+            fs,
+            path,
+            lock,
+            foreign: record.foreign(),
+            counter,
+            watching,
+            held: AtomicU32::new(0),
+        })
+    }
+
+    /// Returns the present state of the same open lock file, which the caller has locked. Returns `None` if it is not open,
+    /// has been replaced, or cannot be read.
+    pub(crate) fn renewed(&self) -> Option<Arc<Self>> {
+        let lock = self.lock.get()?;
+        let identity = lock.identity().ok()??;
+        if self.fs.identity(&self.path, Links::Refuse).ok()? != Some(identity) {
+            return None;
+        }
+        let record = LockRecord::read(&**lock).ok()?;
+        Some(Self::of(self.fs.clone(), self.path.clone(), lock.clone().into(), record))
+    }
+
     /// Returns whether no other program has started a change since then.
     pub(crate) fn is_unchanged(&self) -> bool {
+        if self.held.load(Ordering::SeqCst) > 0 {
+            return true;
+        }
         let unchanged = |lock: &Arc<dyn ReadAt>| {
-            // Mostly nobody has changed anything, which one read shows. A new lock file is empty.
+            // Usually nothing has changed, which a single read shows. A new lock file is empty.
             let counter = LockRecord::read_counter(&**lock);
             if counter.is_ok_and(|counter| counter == self.counter.load(Ordering::Relaxed)) {
                 return true;

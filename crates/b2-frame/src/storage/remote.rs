@@ -112,7 +112,7 @@ impl RangeResponse {
     }
 }
 
-/// A remote file as it was when it was opened.
+/// A remote file in the version that was opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OpenResponse {
@@ -159,7 +159,7 @@ pub trait RemoteSource: Send + Sync {
     /// [`FrameError::Changed`](crate::FrameError::Changed); or any error of the storage.
     fn range(&self, range: Range<u64>) -> io::Result<RangeResponse>;
 
-    /// Returns how many requests may be in flight at once, see [`ReadAt::in_flight`]. It decreases if the latency is
+    /// Returns how many requests may be in flight concurrently, see [`ReadAt::in_flight`]. It decreases if the latency is
     /// low, see [`RequestStats`].
     fn in_flight(&self) -> usize {
         1

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Statistics of the requests to a storage: latency, and bytes per second.
 ///
-/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::request_stats)) is read with more requests in flight if answers take
-/// long, and with smaller or larger gaps ([`ReadCosts::adapt`](crate::ReadCosts::adapt)).
+/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::request_stats)) is read with more requests in flight if responses take
+/// long, and with smaller or larger gaps ([`ReadTuning::adaptive`](crate::ReadTuning::adaptive)).
 #[derive(Debug, Default)]
 pub struct RequestStats(Mutex<Latencies>);
 
@@ -41,9 +41,9 @@ const VERY_FAR_LATENCY: Duration = Duration::from_millis(40);
 const IN_FLIGHT: [usize; 3] = [16, 32, 64];
 /// Smaller responses are ignored for the rate.
 const MIN_RATED_LEN: u64 = 128 << 10;
-/// The rate is known after this many large answers.
+/// The rate is known after this many large responses.
 const MIN_RATED_ANSWERS: u32 = 4;
-/// The gaps to choose from, in bytes: few, so that reads do not change with every answer.
+/// The gaps to choose from, in bytes: few, so that reads do not change with every response.
 const GAPS: [u64; 7] = [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, MAX_GAP];
 const MAX_GAP: u64 = 1 << 20;
 
@@ -56,7 +56,7 @@ impl RequestStats {
         RequestTimer { request_stats: self, start: has_clock.then(Instant::now), answered: None }
     }
 
-    /// Returns how many requests should be in flight, at most `most`: more of them if answers take long.
+    /// Returns how many requests should be in flight, at most `most`: more of them if responses take long.
     pub fn in_flight(&self, most: usize) -> usize {
         let [near, far, very_far] = IN_FLIGHT;
         let wanted = match self.lock().latency {

@@ -94,7 +94,7 @@ pub(crate) struct CachedIndex {
 }
 
 impl CachedIndex {
-    /// Returns the file, on Windows as it is now.
+    /// Returns the file; on Windows, its current version.
     pub(crate) fn of(file: Arc<dyn ReadAt>) -> io::Result<Arc<dyn ReadAt>> {
         if !cfg!(windows) || file.len()? > MAX_CACHED_INDEX_LEN {
             return Ok(file);
@@ -136,8 +136,18 @@ impl Sparse {
             }
         }
         let index = index.guarded(guard.as_ref());
+        Self::new(fs, dir, index, guard)
+    }
+
+    /// Creates the files of the directory `dir`, whose index file is open.
+    pub(crate) fn new(
+        fs: Arc<dyn ReadFiles>,
+        dir: PathBuf,
+        index: OpenFile,
+        guard: Option<Arc<LockFileVersion>>,
+    ) -> Result<Self, FrameError> {
         let watch = IndexWatch::new(index.storage().clone());
-        let watch = Arc::new(watch.map_err(FrameError::io(path.display().to_string()))?);
+        let watch = Arc::new(watch.map_err(FrameError::io(index.name()))?);
         Ok(Self { fs, dir, index, watch, rollbacks: None, guard })
     }
 

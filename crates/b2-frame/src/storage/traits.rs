@@ -53,7 +53,7 @@ pub trait ReadAt: Send + Sync {
         self.read_at(range)
     }
 
-    /// Returns how many reads should be in flight at once. More than one means that reads have high latency, as from a
+    /// Returns how many reads should be in flight concurrently. More than one means that reads have high latency, as from a
     /// web server: readers then send their requests concurrently from separate threads.
     fn in_flight(&self) -> usize {
         1
@@ -185,7 +185,7 @@ pub enum Links {
 }
 
 /// Finds and opens files for reading. Storage that can only be read, such as a web server, implements
-/// [`open`](Self::open) and, if it can tell more about a path than by opening it, [`kind`](Self::kind).
+/// [`open`](Self::open) and, if it can determine the kind of a path without opening it, [`kind`](Self::kind).
 pub trait ReadFiles: Debug + Send + Sync {
     /// Opens a regular file for reading. Anything else is refused, so this never blocks.
     ///

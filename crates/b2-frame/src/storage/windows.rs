@@ -34,7 +34,7 @@ pub(crate) fn identity(file: &File) -> io::Result<(FileId, u64)> {
     Ok((long_identity(file).unwrap_or(short), found.nNumberOfLinks.into()))
 }
 
-/// Returns the identity with all 128 bits, which ReFS needs to tell its files apart. `None` where the file system does
+/// Returns the identity with all 128 bits, which ReFS needs to distinguish its files. `None` if the file system does
 /// not have it.
 #[allow(unsafe_code, reason = "a system call that has no safe wrapper")]
 fn long_identity(file: &File) -> Option<FileId> {

@@ -51,7 +51,7 @@ pub(crate) struct FrameContent<'a> {
 pub(crate) enum PagesGo {
     /// Before the index, if the tail would be long otherwise.
     InFront,
-    /// Behind the index.
+    /// After the index.
     Behind,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
     Ok(EncodedMetadata { head, tail, pages: tables.pages })
 }
 
-/// Returns what decides how long the copy of the start of the frame is. At least `behind` bytes follow the chunks
+/// Returns the input for the length of the copy of the start of the frame. At least `behind` bytes follow the chunks
 /// before it.
 fn lengths(content: &FrameContent<'_>, head: &StoredHeader, behind: usize) -> Lengths {
     let FrameContent { state, first, cbytes, index_at, .. } = *content;

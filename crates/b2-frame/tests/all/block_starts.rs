@@ -3,16 +3,22 @@
 use b2_chunk::{CParams, Chunk, Compression};
 use b2_core::Control;
 use b2_frame::{
-    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read, ReadCosts, Storage,
+    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read, ReadTuning, Storage,
     Structure, SuperChunk, WriteOptions,
 };
+use b2_testkit::hostile::flipped;
 
 use crate::common::{data, stride};
 
 const CHUNK: usize = 240_000;
 const BLOCK: usize = 4000;
 /// Costs of a reader that never reads a whole chunk to get one block.
-const FAR: ReadCosts = ReadCosts::REMOTE.small(1000).head(64).gap(100).at_once(50_000).adapt(false);
+const FAR: ReadTuning = ReadTuning::REMOTE
+    .whole_chunk_max(1000)
+    .head_len(64)
+    .coalesce_gap(100)
+    .coalesce_max(50_000)
+    .adaptive(false);
 
 fn cparams() -> CParams {
     Compression::new().itemsize(1).level(1).blocksize(BLOCK).filters(&[][..]).build().unwrap()
@@ -48,7 +54,7 @@ fn rounds(schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
 
 /// Reads single blocks of every n-th chunk.
 fn rounds_of_every(step: usize, schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
-    let schunk = schunk.clone().with_costs(FAR);
+    let schunk = schunk.clone().with_tuning(FAR);
     let mut most = 0;
     assert_eq!(expected.len(), schunk.nchunks());
     for (nchunk, plain) in expected.iter().enumerate().step_by(step) {
@@ -109,9 +115,7 @@ fn damaged_tables_cost_time_only() {
         let table = end..end + (schunk.block_starts_len().unwrap() + sums) as usize;
         for at in table {
             for bit in 0..8 {
-                let mut bad = good.clone();
-                bad[at] ^= 1 << bit;
-                let bad = SuperChunk::from_bytes(bad).unwrap();
+                let bad = SuperChunk::from_bytes(flipped(&good, 8 * at + bit)).unwrap();
                 if bit == at % 8 {
                     assert!(rounds(&bad, &all) <= 2);
                 }

@@ -4,7 +4,7 @@
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot};
 use b2_core::ErrorKind;
 use b2_frame::{
-    Checksums, Compare, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadCosts, Storage,
+    Checksums, Compare, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadTuning, Storage,
     Structure, SuperChunk,
 };
 use b2_testkit::Rng;
@@ -31,8 +31,8 @@ fn frame(rng: &mut Rng, chunk: usize, nchunks: usize, level: u8) -> (Vec<u8>, Ve
 }
 
 /// Reads the frame in several ways. Returns whether an error or a change was reported; panics if a value is wrong.
-fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, costs: ReadCosts) -> bool {
-    let Ok(schunk) = SuperChunk::options().costs(costs).from_bytes(frame) else { return true };
+fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, tuning: ReadTuning) -> bool {
+    let Ok(schunk) = SuperChunk::options().tuning(tuning).from_bytes(frame) else { return true };
     if schunk.checksums() != Checksums::Ok {
         return true;
     }
@@ -55,7 +55,12 @@ fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, costs: ReadCosts) -> bool {
     told
 }
 
-const FAR: ReadCosts = ReadCosts::REMOTE.small(1000).head(64).gap(100).at_once(50_000).adapt(false);
+const FAR: ReadTuning = ReadTuning::REMOTE
+    .whole_chunk_max(1000)
+    .head_len(64)
+    .coalesce_gap(100)
+    .coalesce_max(50_000)
+    .adaptive(false);
 
 #[test]
 fn no_flipped_bit_gives_wrong_values() {
@@ -72,9 +77,9 @@ fn no_flipped_bit_gives_wrong_values() {
             let from = if flip % 4 == 0 { schunk.layout().data.end as usize } else { 0 };
             let at = from + rng.below(good.len() - from);
             bad[at] ^= 1 << rng.below(8);
-            let costs = *rng.pick(&[ReadCosts::LOCAL, ReadCosts::REMOTE, FAR]);
+            let tuning = *rng.pick(&[ReadTuning::LOCAL, ReadTuning::REMOTE, FAR]);
             let in_data = schunk.layout().data.contains(&(at as u64));
-            let seen = told(bad, &plain, rng, costs);
+            let seen = told(bad, &plain, rng, tuning);
             assert!(seen || !in_data, "byte {at} of the data");
             unseen += usize::from(!seen);
         }
@@ -129,15 +134,15 @@ fn what_was_compared_is_not_compared_again_unless_always() {
     let (good, _) = frame(&mut Rng::new(5), 200_000, 2, 0);
     let schunk = SuperChunk::from_bytes(good.clone()).unwrap();
     let at = (schunk.layout().data.start + 32 + 50_000) as usize;
-    for (compare, costs, again) in [
-        (Compare::Once, ReadCosts::LOCAL, false),
-        (Compare::Once, ReadCosts::REMOTE, true),
-        (Compare::Always, ReadCosts::LOCAL, true),
+    for (compare, tuning, again) in [
+        (Compare::Once, ReadTuning::LOCAL, false),
+        (Compare::Once, ReadTuning::REMOTE, true),
+        (Compare::Always, ReadTuning::LOCAL, true),
     ] {
         let wrong = Arc::new(AtomicBool::new(false));
         let reader = Arc::new(Later(good.clone(), at, wrong.clone()));
         let schunk =
-            SuperChunk::options().compare(compare).costs(costs).from_reader(reader, "later").unwrap();
+            SuperChunk::options().compare(compare).tuning(tuning).from_reader(reader, "later").unwrap();
         assert!(schunk.read_bytes(50_000..50_004).is_ok());
         wrong.store(true, Ordering::SeqCst);
         assert_eq!(schunk.read_bytes(50_000..50_004).is_err(), again, "{compare:?}");

@@ -10,6 +10,7 @@ use b2_frame::{
     Checksums, Compare, Durability, EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, Storage,
     Structure, SuperChunk,
 };
+use b2_testkit::hostile::flipped;
 
 const CHUNK: usize = 3000;
 
@@ -61,9 +62,7 @@ fn every_flipped_bit_is_seen() {
     let mut placed = 0;
     for at in 0..good.len() {
         for bit in 0..8 {
-            let mut bad = good.clone();
-            bad[at] ^= 1 << bit;
-            match verdict(bad) {
+            match verdict(flipped(&good, 8 * at + bit)) {
                 Ok(Checksums::Ok | Checksums::None) => panic!("byte {at} bit {bit} is not seen"),
                 Ok(Checksums::Changed) => assert!((at as u64) < schunk.layout().header.end, "byte {at}"),
                 Err(FrameError::Checksum { structure: Structure::Chunk(nchunk), .. }) => {
@@ -122,9 +121,7 @@ fn damage_in_the_files_of_a_sparse_frame_is_seen() {
         let file = entry.unwrap().path();
         let good = fs::read(&file).unwrap();
         for at in (0..good.len()).step_by(stride()) {
-            let mut bad = good.clone();
-            bad[at] ^= 1 << (at % 8);
-            fs::write(&file, bad).unwrap();
+            fs::write(&file, flipped(&good, 8 * at + at % 8)).unwrap();
             assert!(
                 !matches!(verdict(&path), Ok(Checksums::Ok | Checksums::None)),
                 "{} byte {at}",

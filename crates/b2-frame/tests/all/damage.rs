@@ -15,6 +15,7 @@ use b2_frame::{
     Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, ReadOptions, Storage,
     Structure, SuperChunk, WriteOptions,
 };
+use b2_testkit::hostile::{flipped, overwrite};
 
 const CHUNK: usize = 600;
 
@@ -257,9 +258,7 @@ fn every_bit_and_every_length() {
                 // Sparse frames have many files, so flip only one bit of each byte.
                 let bits = if subject.path.is_dir() { at % 8..at % 8 + 1 } else { 0..8 };
                 for bit in bits {
-                    let mut bad = good.clone();
-                    bad[at] ^= 1 << bit;
-                    count.add(subject.damage(nfile, &bad, &(at..at + 1)));
+                    count.add(subject.damage(nfile, &flipped(good, 8 * at + bit), &(at..at + 1)));
                 }
             }
             for len in (0..good.len()).step_by(step) {
@@ -290,20 +289,10 @@ fn bytes_sectors_and_files() {
             let nfile = random.below(subject.files.len());
             let good = &subject.files[nfile].1;
             let mut bad = good.clone();
-            let at = random.below(good.len());
-            // Sectors need not be aligned to the frame, which may be inside another file.
-            let len = [1, 1, 2, 16, 64, 512, 512, 4096][random.below(8)].min(good.len() - at);
-            match random.below(5) {
-                0 => bad[at..at + len].fill(0),
-                1 => bad[at..at + len].fill(0xFF),
-                2 => bad[at..at + len].iter_mut().for_each(|byte| *byte = random.below(256) as u8),
-                3 => bad[at..at + len].iter_mut().for_each(|byte| *byte ^= 1 << random.below(8)),
-                _ => {
-                    let from = random.below(good.len() - len + 1);
-                    bad.copy_within(from..from + len, at);
-                }
-            }
-            count.add(subject.damage(nfile, &bad, &(at..at + len)));
+            overwrite(&mut bad, 4096, &mut random);
+            let mut changed = (0..bad.len()).filter(|&at| bad[at] != good[at]);
+            let first = changed.next().unwrap_or(0);
+            count.add(subject.damage(nfile, &bad, &(first..changed.next_back().unwrap_or(first) + 1)));
         }
         // Files that are swapped or missing.
         for a in 1..subject.files.len() {

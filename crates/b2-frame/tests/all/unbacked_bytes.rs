@@ -36,7 +36,7 @@ fn limits(max_ratio: u64, max_output: u64) -> Limits {
 
 fn check(open: impl Fn(Limits) -> SuperChunk) {
     let nchunks = 0..25;
-    // With a ratio of one: nearly all bytes of the stored chunks of one value, which take 32 to 36 bytes, count.
+    // With a ratio of one, nearly all bytes of chunks of one repeated value count, since each is stored in 32 to 36 bytes.
     let all = open(limits(1, u64::MAX)).unstored(nchunks.clone(), u64::MAX).unwrap();
     assert_eq!((all.special, all.special_chunks, all.shared_chunks), (10 * CHUNK as u64, 10, 0));
     assert!((10 * (CHUNK as u64 - 100)..10 * CHUNK as u64).contains(&all.stored), "{all:?}");

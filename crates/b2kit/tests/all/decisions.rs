@@ -286,7 +286,7 @@ fn array_metalayers_that_do_not_fit_are_refused() {
     refused(with(|m| m.chunkshape[1] = 0), "metalayer `b2nd` field `chunkshape` at byte 29:");
     refused(with(|m| m.blockshape[0] = 5), "metalayer `b2nd` field `chunkshape` at byte 24:");
     refused(with(|m| m.blockshape[1] = 1 << 30), "metalayer `b2nd` field `chunkshape` at byte 29:");
-    // The version and the format of the dtype are no obstacle, nor is a dtype of another size.
+    // Other versions and dtype formats are accepted, as is a dtype of another size.
     assert!(NdArray::from_bytes(patched(&array, at + 1, &[9])).is_ok());
     let odd = with(|m| m.dtype = Some(b"<i8".to_vec())).unwrap();
     assert_eq!((odd.itemsize(), odd.dtype().as_str()), (4, "<i8"));

@@ -133,8 +133,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn plugins() -> Plugins {
-    let builtin = Plugins::builtin();
-    builtin.with_codec(b2_zfp::FixedAccuracy).with_codec(b2_zfp::FixedPrecision).with_codec(b2_zfp::FixedRate)
+    Plugins::builtin().with_codecs(b2_zfp::codecs())
 }
 
 fn dparams() -> DParams {

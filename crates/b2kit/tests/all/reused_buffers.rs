@@ -32,7 +32,7 @@ fn soil(byte: u8) {
     });
 }
 
-/// The same answer, error or not, whatever was there before.
+/// The same result or error, whatever the buffer held before.
 #[track_caller]
 fn same<E: std::fmt::Display>(len: usize, decode: impl Fn(&mut [u8]) -> Result<(), E>) -> Option<Vec<u8>> {
     let answers = RUBBISH.map(|byte| {

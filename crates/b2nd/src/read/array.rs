@@ -14,7 +14,7 @@ use crate::model::geometry::GeometryPart;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::{Dtype, Geometry, NdError};
 
-/// An N-dimensional array in a frame, open for reading. Any number of threads may read it at once,
+/// An N-dimensional array in a frame, open for reading. Any number of threads may read it concurrently,
 /// and cloning is cheap.
 ///
 /// Opening reads the header, index and trailer, but no data. Reading a part decodes only the blocks
@@ -99,18 +99,18 @@ use crate::{Dtype, Geometry, NdError};
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 ///
-/// # Far away
+/// # Remote arrays
 /// An array on a web server opens by its URL with the options of the crate `b2-http`:
 /// `NdArray::open_with("https://example.org/field.b2nd", &b2_http::options())`. With
-/// [`ReadCosts::REMOTE`](b2_frame::ReadCosts::REMOTE), more is read at once than from a disk, and what a call needs is
-/// requested together. The crate `b2-async` reads with futures. A store of your own only has to answer requests for ranges:
+/// [`ReadTuning::REMOTE`](b2_frame::ReadTuning::REMOTE), larger ranges are read than from a disk, and what a call needs is
+/// requested together. The crate `b2-async` reads with futures. A custom store only has to serve range requests:
 ///
 /// ```
 /// use std::io;
 /// use std::ops::Range;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
-/// use b2_frame::{RangeResponse, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{RangeResponse, OpenResponse, ReadTuning, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use b2nd::{ArrayBuilder, NdArray, source};
 /// use bytes::Bytes;
 ///
@@ -136,7 +136,7 @@ use crate::{Dtype, Geometry, NdError};
 /// let (first, last) = (both(0..len.min(OpenResponse::FIRST)), both(len.saturating_sub(OpenResponse::LAST)..len));
 /// let opening = OpenResponse::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
 ///
-/// let options = SuperChunk::options().costs(ReadCosts::REMOTE);
+/// let options = SuperChunk::options().tuning(ReadTuning::REMOTE);
 /// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "far")?)?;
 /// assert_eq!(array.slice((3, 7))?.read::<Vec<u32>>()?, [(3 * 400 + 7) ^ 0x5bd1]);
 /// assert!(requests.load(Ordering::Relaxed) <= 4); // of which two have opened the file
@@ -182,18 +182,18 @@ pub struct NdArray(Arc<ArrayInner>);
 struct ArrayInner {
     frame: SuperChunk,
     /// Shared by handles that read the same array with different options.
-    about: Arc<About>,
+    about: Arc<ArrayInfo>,
 }
 
-/// What an array is, without its frame.
+/// The description of an array, without its frame.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct ArrayInfo {
     meta: ArrayMeta,
     geometry: Arc<Geometry>,
     dtype: Dtype,
 }
 
-impl About {
+impl ArrayInfo {
     /// Returns the array with a frame that holds staged changes and this geometry. The caller has
     /// checked both.
     pub(crate) fn staged(&self, frame: SuperChunk, geometry: Geometry) -> NdArray {
@@ -212,7 +212,7 @@ impl NdArray {
     /// Opens an array: a contiguous frame in a file, or the directory of a sparse frame.
     ///
     /// # Errors
-    /// [`NdError::Frame`] as for [`SuperChunk::open`]. [`NdError::Unreadable`] if the frame is no array, with one of these as
+    /// [`NdError::Frame`] as for [`SuperChunk::open`]. [`NdError::Unreadable`] if the frame is not an array, with one of these as
     /// [`detail`](NdError::detail): [`NotAnArray`](NdError::NotAnArray), [`NoItems`](NdError::NoItems),
     /// [`Meta`](NdError::Meta), [`Contradiction`](NdError::Contradiction), [`Limit`](NdError::Limit).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NdError> {
@@ -242,7 +242,7 @@ impl NdArray {
     ///
     /// # Errors
     /// [`NdError::Frame`] as for [`SuperChunk::from_bytes`]; one of the details that [`open`](Self::open) names, by
-    /// itself, if the frame is no array.
+    /// itself, if the frame is not an array.
     pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, NdError> {
         Self::from_super_chunk(SuperChunk::from_bytes(frame)?)
     }
@@ -310,7 +310,7 @@ impl NdArray {
         frame.set_container(container);
         Ok(Self(Arc::new(ArrayInner {
             frame,
-            about: Arc::new(About { meta, geometry: Arc::new(geometry), dtype }),
+            about: Arc::new(ArrayInfo { meta, geometry: Arc::new(geometry), dtype }),
         })))
     }
 
@@ -323,7 +323,7 @@ impl NdArray {
             dtype_format: 0,
             dtype: Some(dtype.as_str().as_bytes().to_vec()),
         };
-        let about = About { meta, geometry: Arc::new(geometry), dtype };
+        let about = ArrayInfo { meta, geometry: Arc::new(geometry), dtype };
         Self(Arc::new(ArrayInner { frame, about: Arc::new(about) }))
     }
 
@@ -337,8 +337,8 @@ impl NdArray {
         check_items(frame.metalayers(), &frame.dparams().limits)
     }
 
-    /// Returns what the array is, without keeping its frame open.
-    pub(crate) fn about(&self) -> Arc<About> {
+    /// Returns the description of the array, which does not keep its frame open.
+    pub(crate) fn about(&self) -> Arc<ArrayInfo> {
         self.0.about.clone()
     }
 

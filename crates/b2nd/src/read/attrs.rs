@@ -15,7 +15,7 @@ use crate::{NdArray, NdError};
 /// The attributes of an array: vlmetalayers that each hold one msgpack value, as python-blosc2
 /// writes and reads them. A value is decoded only when it is requested.
 ///
-/// The vlmetalayer `blosc2_indexes`, in which python-blosc2 describes its indexes, is no attribute.
+/// The vlmetalayer `blosc2_indexes`, in which python-blosc2 describes its indexes, is not an attribute.
 ///
 /// [`Value`] converts from and to numbers, strings, lists and so on. A Python tuple is stored as a
 /// list whose first item is the string `__tuple__`.

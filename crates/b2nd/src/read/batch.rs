@@ -11,7 +11,7 @@ use crate::read::selected::{SliceRead, begin_read, read_selection};
 use crate::select::copy_plan::{ChunkPart, CopyPlan, CopyRegion, Units};
 use crate::{NdArray, NdError, Slice};
 
-/// Views of one array that are read in one call, one behind the other: crops for a training step, for example.
+/// Views of one array that are read in one call, one after the other: crops for a training step, for example.
 ///
 /// Threads share the work of all views, and a block in which several views have items is decoded once.
 ///
@@ -181,7 +181,7 @@ impl CopyPlan for BatchMoves {
     }
 
     fn disjoint(&self) -> bool {
-        // Each has a part of the buffer of its own.
+        // Each has a separate part of the buffer.
         self.all.iter().all(|moves| moves.disjoint())
     }
 }

@@ -18,7 +18,7 @@ const LONG_ROW: usize = 1024;
 /// Items of a box are picked one by one if at most one of this many bytes is wanted.
 const SPARSE: usize = 8;
 /// Items in no order are picked one by one if there is at most one in this many bytes. Finding the bytes of an item takes
-/// about as long as undoing a shuffle for so many.
+/// about as long as undoing a shuffle for this many.
 const FAR_APART: usize = 256;
 
 thread_local! {
@@ -222,7 +222,7 @@ impl Drop for BlockCopier<'_> {
     }
 }
 
-/// What a selection needs of a block.
+/// The parts of a block that a selection needs.
 struct Survey {
     /// Size of the selected items in bytes.
     wanted: usize,
@@ -258,7 +258,7 @@ fn survey(moves: &dyn CopyPlan, part: &ChunkPart, nblock: usize) -> Survey {
     survey
 }
 
-/// Copies items that lie far apart in a block whose last filter is not undone yet. Undoing it for these items only takes
+/// Copies widely spaced items of a block whose last filter is not undone yet. Undoing it for these items only takes
 /// less time than for all between them.
 fn pick(
     parts: &BlockParts<'_>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use b2_core::Control;
 use b2_frame::{
     Destination, Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Plan, Read,
-    ReadCosts, ReadOptions, Request, Step, Storage,
+    ReadOptions, ReadTuning, Request, Step, Storage,
 };
 use bytes::Bytes;
 
@@ -47,7 +47,7 @@ impl FetchedRanges {
             Some(len) => extent.within(len)?,
             None => extent.range.clone(),
         };
-        // What follows it in the part that reaches furthest.
+        // The bytes that follow it in the part that extends the furthest.
         let rest = |at: u64| {
             let from = |start: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
             let parts = self.parts.range(..=at).filter(|(start, part)| from(**start) < part.len());
@@ -97,14 +97,14 @@ enum State {
 impl RangedOpening {
     /// Ranges with larger gaps are fetched separately, at the same time. Stores serve several requests in the time of one,
     /// but the bytes in a gap cost transfer time.
-    pub const COSTS: ReadCosts = ReadCosts::LOCAL.head(0).at_once(4 << 20);
+    pub const TUNING: ReadTuning = ReadTuning::LOCAL.head_len(0).coalesce_max(4 << 20);
 
     /// Begins with the first bytes of the frame, of which `asked` were requested, and its last ones, if they are known:
-    /// they contain the checksums. Costs of the options are replaced by [`COSTS`](Self::COSTS).
+    /// they contain the checksums. The tuning of the options is replaced by [`TUNING`](Self::TUNING).
     pub fn new(options: ReadOptions, asked: u64, first: Bytes, end: Bytes) -> Self {
         let mut fetched = FetchedRanges::default();
         fetched.put(0..asked, first);
-        Self { options: options.costs(Self::COSTS), fetched, end, state: State::Start }
+        Self { options: options.tuning(Self::TUNING), fetched, end, state: State::Start }
     }
 
     /// Begins with an array that is open already, such as a [`lone_chunk`](NdArray::lone_chunk).
@@ -134,7 +134,7 @@ impl RangedOpening {
     /// Continues with the bytes fetched so far. Returns the ranges that are missing, or none once the array is open.
     ///
     /// # Errors
-    /// When this is no array, or its bytes contradict each other.
+    /// When this is not an array, or its bytes are inconsistent.
     pub fn step(&mut self) -> Result<Vec<Range<u64>>, NdError> {
         let (mut plan, mut wanted) = match std::mem::replace(&mut self.state, State::Start) {
             State::Start => {

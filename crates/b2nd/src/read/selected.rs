@@ -69,14 +69,16 @@ fn read_from<'d>(
     destination: Destination<'d>,
 ) -> Result<&'d mut [u8], NdError> {
     let read = || match begin(array, frame, moves, destination)? {
-        Begun::Filled(memory) => Ok(memory),
-        Begun::Read(selected, destination, control) => read_places(frame, selected, destination, &control),
+        StartedRead::Filled(memory) => Ok(memory),
+        StartedRead::Read(selected, destination, control) => {
+            read_places(frame, selected, destination, &control)
+        }
     };
     read().map_err(|error| array.explain(error))
 }
 
 /// A selection whose reading has begun.
-pub(crate) enum Begun<'d> {
+pub(crate) enum StartedRead<'d> {
     /// Nothing has to be read; the destination is filled.
     Filled(&'d mut [u8]),
     Read(SelectionRead, Destination<'d>, Control),
@@ -88,9 +90,9 @@ pub(crate) fn begin<'d>(
     frame: &SuperChunk,
     moves: Box<dyn CopyPlan>,
     destination: Destination<'d>,
-) -> Result<Begun<'d>, NdError> {
+) -> Result<StartedRead<'d>, NdError> {
     if moves.nparts() == 0 {
-        return Ok(Begun::Filled(destination.into_slice()));
+        return Ok(StartedRead::Filled(destination.into_slice()));
     }
     let (nbytes, item, disjoint) = (moves.nbytes(), moves.item(), moves.disjoint());
     let control = frame.dparams().control.begin(nbytes, item.len() as u64);
@@ -101,9 +103,9 @@ pub(crate) fn begin<'d>(
         let memory = destination.into_slice();
         uniform.fill(&item, memory);
         control.advance(nbytes)?;
-        return Ok(Begun::Filled(memory));
+        return Ok(StartedRead::Filled(memory));
     }
-    Ok(Begun::Read(SelectionRead { array: array.clone(), moves, disjoint }, destination, control))
+    Ok(StartedRead::Read(SelectionRead { array: array.clone(), moves, disjoint }, destination, control))
 }
 
 /// Begins to read a selection for a driver of the caller. Returns `None` if nothing has to be read; the destination is
@@ -115,8 +117,8 @@ pub(crate) fn begin_read<'d>(
 ) -> Result<Option<SliceRead<'d>>, NdError> {
     let frame = array.super_chunk();
     match begin(array, frame, moves, destination)? {
-        Begun::Filled(_) => Ok(None),
-        Begun::Read(selected, destination, control) => {
+        StartedRead::Filled(_) => Ok(None),
+        StartedRead::Read(selected, destination, control) => {
             Ok(Some(Read::new(frame, selected, destination, control)))
         }
     }

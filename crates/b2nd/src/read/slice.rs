@@ -369,7 +369,7 @@ impl Slice {
     /// # Errors
     /// [`NdError::Frame`] if the array cannot be read or does not decode, [`NdError::TooLarge`] if there is not enough
     /// memory, [`NdError::Cancelled`]. As [`detail`](NdError::detail) of [`NdError::Unreadable`] if the array has a name:
-    /// [`Damaged`](NdError::Damaged) if a checksum tells which items are damaged, [`ChunkSize`](NdError::ChunkSize),
+    /// [`Damaged`](NdError::Damaged) if a checksum shows which items are damaged, [`ChunkSize`](NdError::ChunkSize),
     /// [`Chunk`](NdError::Chunk), [`Limit`](NdError::Limit).
     pub fn read_bytes(&self) -> Result<Vec<u8>, NdError> {
         self.array.check_result(self.nbytes())?;

@@ -160,7 +160,7 @@ impl AxisSelection {
                 let chosen = (0..length).zip(marks).filter(|(_, mark)| **mark);
                 return Ok(Self::list(chosen.map(|(place, _)| self.position(place)).collect()));
             }
-            Selection::Ellipsis | Selection::NewAxis => return fail("stands for no dimension".into()),
+            Selection::Ellipsis | Selection::NewAxis => return fail("does not represent a dimension".into()),
         };
         match self {
             Self::Steps(_) if q.len == 0 => Ok(Self::Steps(q)),

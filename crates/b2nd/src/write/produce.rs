@@ -457,7 +457,7 @@ fn sized(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
     memory::sized(buffer, nbytes).map_err(|_| too_large())
 }
 
-/// Returns how many chunks to read at once: enough for all threads and for large reads, but no more
+/// Returns how many chunks to read at a time: enough for all threads and for large reads, but no more
 /// than can be addressed.
 fn chunks_at_once(chunk_nbytes: usize, threads: usize) -> u64 {
     let nbytes = chunk_nbytes.max(1);

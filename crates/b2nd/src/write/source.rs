@@ -30,7 +30,7 @@ pub trait RegionSource {
     ///
     /// # Errors
     /// Any error when the items cannot be read; the call that reads them then fails with [`NdError::Source`]. An
-    /// [`NdError`] inside the error is passed on as it is, unless it is [`NdError::Frame`] or [`NdError::Chunk`]:
+    /// [`NdError`] inside the error is passed on unchanged, unless it is [`NdError::Frame`] or [`NdError::Chunk`]:
     /// return [`NdError::Element`] or [`NdError::BufferLength`] in this way when the items do not fit the region.
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()>;
 
@@ -386,7 +386,7 @@ as_slices! {
     [T: Element, const N: usize] &[T; N];
 }
 
-/// Returns a region of the values as borrowed memory, if they are stored as they are in memory.
+/// Returns a region of the values as borrowed memory, if the memory layout is that of stored items.
 pub(crate) fn lend<'a, T: Element>(items: &'a [T], region: &Region<'_>) -> Option<StridedItems<'a>> {
     check_length(items, region).ok()?;
     let bytes = stored(items, region.dtype).ok()??;
@@ -600,7 +600,7 @@ pub(crate) fn failed(error: io::Error) -> NdError {
     }
 }
 
-/// Returns whether the values are bytes, which stand for stored items of any dtype.
+/// Returns whether the values are bytes, which represent stored items of any dtype.
 pub(crate) fn is_bytes<T: Element>() -> bool {
     TypeId::of::<T>() == TypeId::of::<u8>()
 }

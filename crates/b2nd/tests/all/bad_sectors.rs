@@ -22,7 +22,7 @@ struct Whole {
     blocks: Vec<Block>,
     /// Whether some chunks are not stored.
     has_special: bool,
-    /// Where attributes and tables are: the file, and what follows its chunks.
+    /// The positions of attributes and tables: the file, and the bytes after its chunks.
     tail: (PathBuf, u64),
 }
 
@@ -279,7 +279,7 @@ fn each_sector_of_ten_arrays_may_be_bad() {
     assert!(headless <= 16, "{headless} blocks were lost with the heads of their chunks");
 }
 
-/// The copy is brought up to date by each commit, also where the data grow.
+/// Each commit updates the copy, even if the data grow.
 #[test]
 fn changed_arrays_are_restored_as_well() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use b2_chunk::{Compression, FilterSlot};
 use b2_frame::{Checksums, Compare, FrameError, Structure, SuperChunk};
 use b2nd::{ArrayBuilder, Axis, Concat, NdArray, NdError, range, source};
 
-/// Chunks of 100 x 100 in blocks of 25 x 25, the last ones with padding blocks. Stored as they are: damage decodes.
+/// Chunks of 100 x 100 in blocks of 25 x 25, the last ones with padding blocks. Stored uncompressed, so that damaged bytes still decode.
 fn array(filters: &[FilterSlot]) -> Vec<u8> {
     let cparams = Compression::new().itemsize(4).level(0).filters(filters).build().unwrap();
     let builder =

@@ -36,7 +36,7 @@ fn empty_arrays_of_c_grow() {
         assert_eq!(old.chunkshape().contains(&0), version != "2.15.2");
         for (change, shape) in changes {
             let mut editor = NdArray::edit_bytes(frame.clone()).unwrap();
-            // A change that fails leaves the array as it was.
+            // A change that fails leaves the array unchanged.
             assert!(editor.append(Axis(1), source::value(7u8).with_length(3)).is_err());
             change(&mut editor).unwrap();
             editor.rollback().unwrap();
@@ -136,7 +136,7 @@ fn a_file_that_is_replaced_is_closed() {
             // The new file, not `a.b2nd (deleted)`.
             assert_eq!(open, [path.canonicalize().unwrap()]);
         }
-        // The editor goes on with the new file.
+        // The editor continues with the new file.
         editor.resize(&[3, 3]).unwrap();
         editor.commit().unwrap();
         drop(editor);
@@ -176,7 +176,7 @@ fn chunks_that_only_move_are_not_touched() {
     editor.commit().unwrap();
     let before = editor.snapshot().unwrap();
     let bytes = |array: &NdArray, n| array.super_chunk().chunk(n).read().unwrap().into_bytes();
-    // Another array's chunks, compressed otherwise, are taken as they are.
+    // Chunks of another array with different compression are copied unchanged.
     let cparams = Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).level(1).build().unwrap();
     let other = ArrayBuilder::new::<u32>([30, 20]).chunks([10, 10]).compression(cparams);
     let other = NdArray::from_bytes(other.to_bytes(source::by_index(|i| i as u32 * 5 + 2)).unwrap()).unwrap();

@@ -3,6 +3,7 @@
 use b2_chunk::{Chunk, Compression, Limits, SpecialKind};
 use b2_core::ErrorKind;
 use b2_frame::{EditOptions, FrameParams, FrameWriter, SuperChunk};
+use b2_testkit::hostile::flips;
 use b2nd::{ArrayBuilder, ArrayEditor, ArrayMeta, Axis, Dtype, NdArray, NdError, Selection, source};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -131,9 +132,7 @@ fn every_truncation_and_flip_of_the_metalayer_is_survived() {
         assert!(ArrayMeta::parse("b2nd", &bytes[..len]).is_err(), "{len}");
         exercise(frame("b2nd", &bytes[..len]));
     }
-    for bit in 0..bytes.len() * 8 {
-        let mut flipped = bytes.clone();
-        flipped[bit / 8] ^= 1 << (bit % 8);
+    for (_, flipped) in flips(&bytes, 1) {
         exercise(frame("b2nd", &flipped));
     }
 }
@@ -145,9 +144,7 @@ fn flipped_bits_of_whole_frames_are_survived() {
         .chunks([20, 30])
         .to_bytes(&raw[..])
         .unwrap();
-    for bit in 0..frame.len() * 8 {
-        let mut flipped = frame.to_vec();
-        flipped[bit / 8] ^= 1 << (bit % 8);
+    for (_, flipped) in flips(&frame, 1) {
         exercise(flipped.into());
     }
 }

@@ -361,7 +361,7 @@ fn slices_of_ndarray_mean_what_they_mean_there() {
     }
 }
 
-/// Points that lie far apart in their blocks are taken from the planes of a shuffle one by one.
+/// Widely spaced points in a block are taken from the planes of a shuffle one by one.
 #[test]
 fn points_far_apart_are_the_items_there() {
     let dice = &mut Dice::new(11);

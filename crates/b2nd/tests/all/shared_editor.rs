@@ -10,7 +10,7 @@ use b2_core::Control;
 use b2_frame::Storage;
 use b2nd::{ArrayBuilder, ArrayEditor, NdArray, NdError, source};
 
-/// Rows 0..8 of 16 items, each row a chunk. Stored as they are.
+/// Rows 0..8 of 16 items, each row a chunk. Stored uncompressed.
 fn rows() -> ArrayBuilder {
     ArrayBuilder::new::<u32>([8, 16]).chunks([1, 16]).blocks([1, 8]).compression(Compression::new().level(0))
 }

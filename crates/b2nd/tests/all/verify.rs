@@ -3,6 +3,7 @@
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot};
 use b2_frame::{Checksums, FrameParams, FrameWriter, SuperChunk, WriteOptions};
 use b2_testkit::Rng;
+use b2_testkit::hostile::overwrite;
 use b2nd::{ArrayBuilder, ArrayMeta, NdArray, Selection};
 
 /// A frame of an array of 10 x 7 items of 4 bytes in four chunks; `last`: bytes in the last of them, which needs 96.
@@ -84,23 +85,11 @@ fn damage(rng: &mut Rng, good: &[u8]) -> Vec<u8> {
             writer.append(Chunk::compress_bytes(&rng.bytes(last), &cparams).unwrap()).unwrap();
             frame = writer.finish().unwrap().into_bytes().to_vec();
         }
-        1 => {
-            let at = rng.below(frame.len());
-            frame[at] ^= 1 << rng.below(8);
-        }
-        2 => {
-            let at = rng.below(frame.len());
-            frame[at] = rng.next() as u8;
-        }
-        3 => {
-            let range = rng.range(frame.len());
-            let end = range.end.min(range.start + rng.within(1..=16));
-            frame[range.start..end].fill(0);
-        }
+        1..=3 => overwrite(&mut frame, 16, rng),
+        // A byte of the header, where most fields are.
         _ => {
-            // A byte of the header, where most fields are.
-            let at = rng.below(frame.len().min(220));
-            frame[at] = frame[at].wrapping_add(rng.within(1..=255) as u8);
+            let end = frame.len().min(220);
+            overwrite(&mut frame[..end], 1, rng);
         }
     }
     frame

@@ -1,4 +1,4 @@
-/* Writes an array into a file, reads part of it, and says whether it is right.
+/* Writes an array to a file, reads a part of it, and checks the items.
  *
  *     cc roundtrip.c $(pkg-config --cflags --libs blosc2) -o roundtrip && ./roundtrip
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Arrays of N dimensions: `b2nd.h` of libblosc2, as b2kit has it.
+ * Arrays of N dimensions: `b2nd.h` of b2kit's libblosc2.
  *
- * Functions answer 0, or a negative number, one of BLOSC2_ERROR_... of blosc2.h. Shapes have a length for each dimension, in
+ * Functions return 0, or a negative number, one of BLOSC2_ERROR_... of blosc2.h. Shapes have a length for each dimension, in
  * items. Items are in C order.
  */
 #ifndef BLOSC_B2ND_H
@@ -33,7 +33,7 @@ struct chunk_cache_s {
   int64_t nchunk;
 };
 
-/* What a new array is made with. */
+/* Parameters of a new array. */
 typedef struct b2nd_context_s b2nd_context_t;
 
 /* An array. Programs read the fields. */
@@ -54,7 +54,7 @@ typedef struct {
   int8_t ndim;
   /* Not used by this library. */
   struct chunk_cache_s chunk_cache;
-  /* How far apart neighbours along each dimension are: items in the array, in a chunk, in a rounded chunk, in a block;
+  /* Distances of neighbours along each dimension: items in the array, in a chunk, in a rounded chunk, in a block;
    * blocks in a chunk; chunks in the array. */
   int64_t item_array_strides[B2ND_MAX_DIM];
   int64_t item_chunk_strides[B2ND_MAX_DIM];
@@ -67,14 +67,14 @@ typedef struct {
   int64_t last_tick;
 } b2nd_array_t;
 
-/* Keep what new arrays are made with, and free it. NULL for shapes that do not fit each other. */
+/* Create and free the parameters of new arrays. NULL for inconsistent shapes. */
 BLOSC_EXPORT b2nd_context_t *b2nd_create_ctx(const blosc2_storage *b2_storage, int8_t ndim, const int64_t *shape,
                                              const int32_t *chunkshape, const int32_t *blockshape, const char *dtype,
                                              int8_t dtype_format, const blosc2_metalayer *metalayers,
                                              int32_t nmetalayers);
 BLOSC_EXPORT int b2nd_free_ctx(b2nd_context_t *ctx);
 
-/* Make arrays of items that do not matter, of zeros, of NaNs, or of one item. */
+/* Create arrays of uninitialised items, of zeros, of NaNs, or of one repeated item. */
 BLOSC_EXPORT int b2nd_uninit(b2nd_context_t *ctx, b2nd_array_t **array);
 BLOSC_EXPORT int b2nd_empty(b2nd_context_t *ctx, b2nd_array_t **array);
 BLOSC_EXPORT int b2nd_zeros(b2nd_context_t *ctx, b2nd_array_t **array);
@@ -91,7 +91,7 @@ BLOSC_EXPORT int b2nd_from_cframe(uint8_t *cframe, int64_t cframe_len, bool copy
 BLOSC_EXPORT int b2nd_open(const char *urlpath, b2nd_array_t **array);
 BLOSC_EXPORT int b2nd_open_offset(const char *urlpath, b2nd_array_t **array, int64_t offset);
 BLOSC_EXPORT int b2nd_save(const b2nd_array_t *array, char *urlpath);
-/* Answers where the frame starts in the file. */
+/* Returns the offset of the frame in the file. */
 BLOSC_EXPORT int64_t b2nd_save_append(const b2nd_array_t *array, const char *urlpath);
 
 /* All items, or single ones by their number in C order. */
@@ -121,14 +121,14 @@ BLOSC_EXPORT int b2nd_concatenate(b2nd_context_t *ctx, const b2nd_array_t *src1,
 
 BLOSC_EXPORT int b2nd_print_meta(const b2nd_array_t *array);
 
-/* Change the shape. Along each axis, items are added or removed at `start`, or at the end where it is NULL; in the middle
+/* Change the shape. Along each axis, items are added or removed at `start`, or at the end if it is NULL; in the middle
  * only whole chunks. */
 BLOSC_EXPORT int b2nd_resize(b2nd_array_t *array, const int64_t *new_shape, const int64_t *start);
 BLOSC_EXPORT int b2nd_insert(b2nd_array_t *array, const void *buffer, int64_t buffersize, int8_t axis,
                              int64_t insert_start);
 BLOSC_EXPORT int b2nd_append(b2nd_array_t *array, const void *buffer, int64_t buffersize, int8_t axis);
 BLOSC_EXPORT int b2nd_delete(b2nd_array_t *array, int8_t axis, int64_t delete_start, int64_t delete_len);
-/* Takes the shape from the file. Answers 1 if it was changed. */
+/* Takes the shape from the file. Returns 1 if it was changed. */
 BLOSC_EXPORT int b2nd_refresh(b2nd_array_t *array);
 
 /* The items at all combinations of positions along each axis. */
@@ -138,21 +138,21 @@ BLOSC_EXPORT int b2nd_get_orthogonal_selection(const b2nd_array_t *array, int64_
 BLOSC_EXPORT int b2nd_set_orthogonal_selection(b2nd_array_t *array, int64_t **selection, int64_t *selection_size,
                                                const void *buffer, int64_t *buffershape, int64_t buffersize);
 
-/* The metalayer `b2nd`: its length is the answer. The caller frees *smeta and *dtype. */
+/* The metalayer `b2nd`. Return its length. The caller frees *smeta and *dtype. */
 BLOSC_EXPORT int b2nd_serialize_meta(int8_t ndim, const int64_t *shape, const int32_t *chunkshape,
                                      const int32_t *blockshape, const char *dtype, int8_t dtype_format,
                                      uint8_t **smeta);
 BLOSC_EXPORT int b2nd_deserialize_meta(const uint8_t *smeta, int32_t smeta_len, int8_t *ndim, int64_t *shape,
                                        int32_t *chunkshape, int32_t *blockshape, char **dtype, int8_t *dtype_format);
 
-/* The same, for programs that use the name under which C-Blosc2 has it in its header. Here it needs the library, too. */
+/* The same under the name of C-Blosc2's inline function. Here it is a function of the library. */
 static inline int b2nd_deserialize_meta_inline(const uint8_t *smeta, int32_t smeta_len, int8_t *ndim, int64_t *shape,
                                                int32_t *chunkshape, int32_t *blockshape, char **dtype,
                                                int8_t *dtype_format) {
   return b2nd_deserialize_meta(smeta, smeta_len, ndim, shape, chunkshape, blockshape, dtype, dtype_format);
 }
 
-/* Copy a box from one buffer to another; their shapes are ..._pad_shape. The first one takes items of up to 255 bytes. */
+/* Copy a box from one buffer to another; their shapes are ..._pad_shape. The first one accepts items of up to 255 bytes. */
 B2ND_DEPRECATED("Use b2nd_copy_buffer2 instead.")
 BLOSC_EXPORT int b2nd_copy_buffer(int8_t ndim, uint8_t itemsize, const void *src, const int64_t *src_pad_shape,
                                   const int64_t *src_start, const int64_t *src_stop, void *dst,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The interface of libblosc2, as b2kit has it. Programs that were written for C-Blosc2 3.3 compile with this header.
+ * The interface of b2kit's libblosc2. Programs that were written for C-Blosc2 3.3 compile with this header.
  *
- * Functions that answer an int or int64_t answer a negative number, one of BLOSC2_ERROR_..., after an error; those that
- * answer a pointer answer NULL. Memory that a function gives to its caller is from malloc. Sizes are in bytes.
+ * Functions that return an int or int64_t return a negative number, one of BLOSC2_ERROR_..., after an error; those that
+ * return a pointer return NULL. Memory that the caller must free is from malloc. Sizes are in bytes.
  */
 #ifndef BLOSC_BLOSC2_H
 #define BLOSC_BLOSC2_H
@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* The C-Blosc2 whose interface this is. */
+/* The version of C-Blosc2 that has this interface. */
 #define BLOSC2_VERSION_MAJOR 3
 #define BLOSC2_VERSION_MINOR 3
 #define BLOSC2_VERSION_RELEASE 5
@@ -65,7 +65,7 @@ extern "C" {
 #define blosc_cbuffer_complib blosc2_cbuffer_complib
 #endif
 
-/* Messages to the standard error stream, where the variable BLOSC_TRACE is set. */
+/* Messages on standard error if the variable BLOSC_TRACE is set. */
 #define BLOSC_TRACE(cat, msg, ...)                                                                             \
   do {                                                                                                         \
     if (getenv("BLOSC_TRACE") != NULL) {                                                                       \
@@ -76,7 +76,7 @@ extern "C" {
 #define BLOSC_TRACE_WARNING(msg, ...) BLOSC_TRACE(warning, msg, ##__VA_ARGS__)
 #define BLOSC_TRACE_INFO(msg, ...) BLOSC_TRACE(info, msg, ##__VA_ARGS__)
 
-/* The same where BLOSC_INFO is set. */
+/* The same if BLOSC_INFO is set. */
 #define BLOSC_INFO(msg, ...)                                                                                   \
   do {                                                                                                         \
     if (getenv("BLOSC_INFO") != NULL) {                                                                        \
@@ -122,7 +122,7 @@ enum {
   BLOSC2_VERSION_FRAME_FORMAT = BLOSC2_VERSION_FRAME_FORMAT_VL_BLOCKS,
 };
 
-/* What compressing with instr_codec stores instead of a stream: how small it would be, and bytes per second of the codec and of the
+/* The record that instr_codec stores instead of a stream: compression ratio, and speed in bytes per second of the codec and of the
  * filters of its block. flags[0] is 1 for streams that repeat a byte. */
 typedef struct {
   float cratio;
@@ -163,7 +163,7 @@ enum {
   BLOSC_LAST_REGISTERED_TUNE = BLOSC2_GLOBAL_REGISTERED_TUNER_START + BLOSC2_GLOBAL_REGISTERED_TUNERS - 1,
 };
 
-/* Ids of filters, and how many there can be. */
+/* Ids of filters, and their maximum number. */
 enum {
   BLOSC2_DEFINED_FILTERS_START = 0,
   BLOSC2_DEFINED_FILTERS_STOP = 31,
@@ -291,7 +291,7 @@ enum {
   BLOSC_UDCODEC_VERSION_FORMAT = 1,
 };
 
-/* Whether the bytes of the items of a block go into streams of their own. */
+/* Whether each byte of the items of a block gets a separate stream. */
 #ifndef BLOSC_H
 enum {
   BLOSC_ALWAYS_SPLIT = 1,
@@ -301,7 +301,7 @@ enum {
 };
 #endif
 
-/* Where the fields of a chunk header are, in bytes. */
+/* Offsets of the fields of a chunk header, in bytes. */
 enum {
   BLOSC2_CHUNK_VERSION = 0x0,
   BLOSC2_CHUNK_VERSIONLZ = 0x1,
@@ -374,44 +374,44 @@ enum {
 #define BLOSC_ATTRIBUTE_UNUSED
 #endif
 
-/* Answers what an error code means. The text is the library's. */
+/* Returns a description of an error code, owned by the library. */
 BLOSC_EXPORT const char *blosc2_error_string(int error_code);
 
 BLOSC_ATTRIBUTE_UNUSED static char *print_error(int rc) {
   return (char *)blosc2_error_string(rc);
 }
 
-/* ---- The process: settings and functions of Blosc 1, behind one lock ---- */
+/* ---- The process: settings and functions of Blosc 1, protected by one lock ---- */
 
-/* Prepares the library, which needs no preparation. */
+/* Does nothing: the library needs no initialization. */
 BLOSC_EXPORT void blosc2_init(void);
 /* Resets the settings and frees the buffers of the process. */
 BLOSC_EXPORT void blosc2_destroy(void);
-/* Frees the buffers of the process. Answers 0. */
+/* Frees the buffers of the process. Returns 0. */
 BLOSC_EXPORT int blosc2_free_resources(void);
 
-/* Compresses a buffer with the settings of the process. Answers the size of the chunk, or 0 if it does not fit. */
+/* Compresses a buffer with the settings of the process. Returns the size of the chunk, or 0 if it does not fit. */
 BLOSC_EXPORT int blosc1_compress(int clevel, int doshuffle, size_t typesize, size_t nbytes, const void *src,
                                  void *dest, size_t destsize);
 BLOSC_EXPORT int blosc2_compress(int clevel, int doshuffle, int32_t typesize, const void *src, int32_t srcsize,
                                  void *dest, int32_t destsize);
-/* Decompresses a chunk. Answers its size. The first one trusts the size in its header. */
+/* Decompresses a chunk. Returns its size. The first one trusts the size in its header. */
 BLOSC_EXPORT int blosc1_decompress(const void *src, void *dest, size_t destsize);
 BLOSC_EXPORT int blosc2_decompress(const void *src, int32_t srcsize, void *dest, int32_t destsize);
-/* Decompresses nitems items from the item `start` on. Answers their size. */
+/* Decompresses nitems items from the item `start` on. Returns their size. */
 BLOSC_EXPORT int blosc1_getitem(const void *src, int start, int nitems, void *dest);
 BLOSC_EXPORT int blosc2_getitem(const void *src, int32_t srcsize, int start, int nitems, void *dest, int32_t destsize);
 
-/* Calls dojob for each of numjobs jobs, which are jobdata_elsize bytes apart, on threads of the program. */
+/* Calls dojob for each of numjobs jobs, which are jobdata_elsize bytes apart, on threads provided by the program. */
 typedef void (*blosc_threads_callback)(void *callback_data, void (*dojob)(void *), int numjobs,
                                        size_t jobdata_elsize, void *jobdata);
-/* Lets threads of the program work, instead of those of the library. */
+/* Uses threads of the program instead of those of the library. */
 BLOSC_EXPORT void blosc2_set_threads_callback(blosc_threads_callback callback, void *callback_data);
 
-/* The number of threads. Setting it answers what it was. */
+/* The number of threads. Setting it returns the previous one. */
 BLOSC_EXPORT int16_t blosc2_get_nthreads(void);
 BLOSC_EXPORT int16_t blosc2_set_nthreads(int16_t nthreads);
-/* The codec. Setting it answers its number, or -1. */
+/* The codec. Setting it returns its number, or -1. */
 BLOSC_EXPORT const char *blosc1_get_compressor(void);
 BLOSC_EXPORT int blosc1_set_compressor(const char *compname);
 /* Whether the filters include delta. */
@@ -427,13 +427,13 @@ BLOSC_EXPORT int blosc2_compcode_to_compname(int compcode, const char **compname
 BLOSC_EXPORT int blosc2_compname_to_compcode(const char *compname);
 BLOSC_EXPORT const char *blosc2_list_compressors(void);
 BLOSC_EXPORT const char *blosc2_get_version_string(void);
-/* Answers the format of a codec, and the name and version of its library, which the caller frees. */
+/* Returns the format of a codec, and the name and version of its library, which the caller frees. */
 BLOSC_EXPORT int blosc2_get_complib_info(const char *compname, char **complib, char **version);
 
-/* What the header of a chunk says; the first 16 bytes suffice. Results that are not wanted may be NULL. */
+/* Read the header of a chunk; the first 16 bytes suffice. Pointers to unwanted results may be NULL. */
 BLOSC_EXPORT void blosc1_cbuffer_sizes(const void *cbuffer, size_t *nbytes, size_t *cbytes, size_t *blocksize);
 BLOSC_EXPORT int blosc2_cbuffer_sizes(const void *cbuffer, int32_t *nbytes, int32_t *cbytes, int32_t *blocksize);
-/* Answers 0 if a buffer of cbytes bytes has the header of a chunk of this size. */
+/* Returns 0 if a buffer of cbytes bytes has the header of a chunk of this size. */
 BLOSC_EXPORT int blosc1_cbuffer_validate(const void *cbuffer, size_t cbytes, size_t *nbytes);
 BLOSC_EXPORT void blosc1_cbuffer_metainfo(const void *cbuffer, size_t *typesize, int *flags);
 BLOSC_EXPORT void blosc2_cbuffer_versions(const void *cbuffer, int *version, int *versionlz);
@@ -456,7 +456,7 @@ enum {
   BLOSC2_IO_USER_DEFINED = 256,
 };
 
-/* Functions of a program for its own files; blosc2-stdio.h says what each one does. */
+/* Functions of a program for its own files; blosc2-stdio.h describes each one. */
 typedef void *(*blosc2_open_cb)(const char *urlpath, const char *mode, void *params);
 typedef int (*blosc2_close_cb)(void *stream);
 typedef int64_t (*blosc2_size_cb)(void *stream);
@@ -469,7 +469,7 @@ typedef struct {
   /* From 160 on. */
   uint8_t id;
   char *name;
-  /* Whether `read` fills the memory that it is given. If not, it answers where the bytes are. */
+  /* Whether `read` fills the given memory. If not, it returns the address of the bytes. */
   bool is_allocation_necessary;
   blosc2_open_cb open;
   blosc2_close_cb close;
@@ -480,7 +480,7 @@ typedef struct {
   blosc2_destroy_cb destroy;
 } blosc2_io_cb;
 
-/* Which functions to use, and what to pass to `open` and `destroy`. */
+/* The functions to use, and the argument for `open` and `destroy`. */
 typedef struct {
   uint8_t id;
   const char *name;
@@ -489,9 +489,9 @@ typedef struct {
 
 static const blosc2_io BLOSC2_IO_DEFAULTS = {BLOSC2_IO_FILESYSTEM, "filesystem", NULL};
 
-/* Registers functions. Answers 0. */
+/* Registers functions. Returns 0. */
 BLOSC_EXPORT int blosc2_register_io_cb(const blosc2_io_cb *io);
-/* Answers registered functions, or NULL. */
+/* Returns registered functions, or NULL. */
 BLOSC_EXPORT blosc2_io_cb *blosc2_get_io_cb(uint8_t id);
 
 /* ---- Contexts ---- */
@@ -512,30 +512,30 @@ typedef struct {
 
 BLOSC_EXPORT int blosc2_register_tuner(blosc2_tuner *tuner);
 
-/* What a function for blocks before compression gets. */
+/* The arguments of a prefilter. */
 typedef struct {
   void *user_data;
   /* The block of the source. */
   const uint8_t *input;
-  /* Where to write; zeros before. */
+  /* The destination, initially zeros. */
   uint8_t *output;
   int32_t output_size;
   int32_t output_typesize;
-  /* Where the block starts in the chunk. */
+  /* The offset of the block in the chunk. */
   int32_t output_offset;
   /* The number of the chunk, -1 without a super-chunk. */
   int64_t nchunk;
   int32_t nblock;
   /* The number of the thread, from 0 on. */
   int32_t tid;
-  /* Memory to use as it likes. */
+  /* Scratch memory. */
   uint8_t *ttmp;
   size_t ttmp_nbytes;
   blosc2_context *ctx;
   bool output_is_disposable;
 } blosc2_prefilter_params;
 
-/* What a function for blocks after decompression gets. */
+/* The arguments of a postfilter. */
 typedef struct {
   void *user_data;
   const uint8_t *input;
@@ -551,11 +551,11 @@ typedef struct {
   blosc2_context *ctx;
 } blosc2_postfilter_params;
 
-/* Functions for blocks. They answer 0, or anything else after an error. With several threads they run on all of them. */
+/* Prefilters and postfilters. They return 0, or any other value after an error, and run on all threads. */
 typedef int (*blosc2_prefilter_fn)(blosc2_prefilter_params *params);
 typedef int (*blosc2_postfilter_fn)(blosc2_postfilter_params *params);
 
-/* How to compress. */
+/* Parameters for compressing. */
 typedef struct {
   uint8_t compcode;
   uint8_t compcode_meta;
@@ -584,7 +584,7 @@ static const blosc2_cparams BLOSC2_CPARAMS_DEFAULTS = {
     {0, 0, 0, 0, 0, BLOSC_SHUFFLE}, {0, 0, 0, 0, 0, 0},
     NULL, NULL, NULL, 0, 0, NULL, {NULL, NULL, NULL, NULL, NULL, NULL}};
 
-/* How to decompress. */
+/* Parameters for decompressing. */
 typedef struct {
   int16_t nthreads;
   void *schunk;
@@ -595,39 +595,39 @@ typedef struct {
 
 static const blosc2_dparams BLOSC2_DPARAMS_DEFAULTS = {1, NULL, NULL, NULL, 8};
 
-/* Make and free contexts. */
+/* Create and free contexts. */
 BLOSC_EXPORT blosc2_context *blosc2_create_cctx(blosc2_cparams cparams);
 BLOSC_EXPORT blosc2_context *blosc2_create_dctx(blosc2_dparams dparams);
 BLOSC_EXPORT void blosc2_free_ctx(blosc2_context *context);
-/* Answer the parameters of a context. */
+/* Return the parameters of a context. */
 BLOSC_EXPORT int blosc2_ctx_get_cparams(blosc2_context *ctx, blosc2_cparams *cparams);
 BLOSC_EXPORT int blosc2_ctx_get_dparams(blosc2_context *ctx, blosc2_dparams *dparams);
-/* Sets which blocks the next blosc2_decompress_ctx leaves out. */
+/* Sets which blocks the next blosc2_decompress_ctx skips. */
 BLOSC_EXPORT int blosc2_set_maskout(blosc2_context *ctx, bool *maskout, int nblocks);
 
-/* Compresses. Answers the size of the chunk, or 0 if it does not fit. */
+/* Compresses. Returns the size of the chunk, or 0 if it does not fit. */
 BLOSC_EXPORT int blosc2_compress_ctx(blosc2_context *context, const void *src, int32_t srcsize, void *dest,
                                      int32_t destsize);
-/* Decompresses. Answers the size. */
+/* Decompresses. Returns the size. */
 BLOSC_EXPORT int blosc2_decompress_ctx(blosc2_context *context, const void *src, int32_t srcsize, void *dest,
                                        int32_t destsize);
 /* Compresses blocks of any sizes into one chunk. */
 BLOSC_EXPORT int blosc2_vlcompress_ctx(blosc2_context *context, const void *const *srcs, const int32_t *srcsizes,
                                        int32_t nblocks, void *dest, int32_t destsize);
-/* Decompresses them, each into memory that the caller frees. Answers how many there are. */
+/* Decompresses them, each into memory that the caller frees. Returns their number. */
 BLOSC_EXPORT int blosc2_vldecompress_ctx(blosc2_context *context, const void *src, int32_t srcsize, void **dests,
                                          int32_t *destsizes, int32_t maxblocks);
 BLOSC_EXPORT int blosc2_vlchunk_get_nblocks(const void *src, int32_t srcsize, int32_t *nblocks);
-/* Decompresses one of them into memory that the caller frees. Answers its size. */
+/* Decompresses one of them into memory that the caller frees. Returns its size. */
 BLOSC_EXPORT int blosc2_vldecompress_block_ctx(blosc2_context *context, const void *src, int32_t srcsize,
                                                int32_t nblock, uint8_t **dest, int32_t *destsize);
-/* Write chunks that repeat a value. Answer their size. */
+/* Write chunks that repeat a value. Return their size. */
 BLOSC_EXPORT int blosc2_chunk_zeros(blosc2_cparams cparams, int32_t nbytes, void *dest, int32_t destsize);
 BLOSC_EXPORT int blosc2_chunk_nans(blosc2_cparams cparams, int32_t nbytes, void *dest, int32_t destsize);
 BLOSC_EXPORT int blosc2_chunk_repeatval(blosc2_cparams cparams, int32_t nbytes, void *dest, int32_t destsize,
                                         const void *repeatval);
 BLOSC_EXPORT int blosc2_chunk_uninit(blosc2_cparams cparams, int32_t nbytes, void *dest, int32_t destsize);
-/* Decompress part of a chunk: items, or bytes of whole items. Answer the size. */
+/* Decompress part of a chunk: items, or bytes of whole items. Return the size. */
 BLOSC_EXPORT int blosc2_getitem_ctx(blosc2_context *context, const void *src, int32_t srcsize, int start, int nitems,
                                     void *dest, int32_t destsize);
 BLOSC_EXPORT int blosc2_getitem_bytes_ctx(blosc2_context *context, const void *src, int32_t srcsize, int32_t start,
@@ -640,7 +640,7 @@ BLOSC_EXPORT int blosc2_getitem_bytes_ctx(blosc2_context *context, const void *s
 #define BLOSC2_MAX_VLMETALAYERS (8 * 1024)
 #define BLOSC2_VLMETALAYERS_NAME_MAXLEN BLOSC2_METALAYER_NAME_MAXLEN
 
-/* Where a super-chunk is: in memory, in a file (contiguous) or in a directory. */
+/* The location of a super-chunk: in memory, in a file (contiguous) or in a directory. */
 typedef struct {
   bool contiguous;
   char *urlpath;
@@ -651,7 +651,7 @@ typedef struct {
 
 static const blosc2_storage BLOSC2_STORAGE_DEFAULTS = {false, NULL, NULL, NULL, NULL};
 
-/* Answer the defaults, for languages that cannot read the constants. */
+/* Return the defaults, for languages that cannot read the constants. */
 BLOSC_EXPORT blosc2_cparams blosc2_get_blosc2_cparams_defaults(void);
 BLOSC_EXPORT blosc2_dparams blosc2_get_blosc2_dparams_defaults(void);
 BLOSC_EXPORT blosc2_storage blosc2_get_blosc2_storage_defaults(void);
@@ -686,11 +686,11 @@ typedef struct blosc2_schunk {
   int64_t current_nchunk;
   int64_t nbytes;
   int64_t cbytes;
-  /* The chunks, where they are a list in memory. */
+  /* The chunks, if they are a list in memory. */
   uint8_t **data;
   size_t data_len;
   blosc2_storage *storage;
-  /* Not NULL where it is a frame. */
+  /* Not NULL if it is a frame. */
   blosc2_frame *frame;
   blosc2_context *cctx;
   blosc2_context *dctx;
@@ -704,43 +704,43 @@ typedef struct blosc2_schunk {
   int8_t ndim;
   int64_t *blockshape;
   bool view;
-  /* Grows with each change that this handle has made or seen. */
+  /* Incremented with each change that this handle made or detected. */
   int64_t change_tick;
 } blosc2_schunk;
 
-/* Makes a super-chunk where nothing is yet. */
+/* Creates a super-chunk; nothing may exist at its path. */
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_new(blosc2_storage *storage);
-/* Copies one, with other parameters or to another place. */
+/* Copies a super-chunk, with other parameters or to another location. */
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_copy(blosc2_schunk *schunk, blosc2_storage *storage);
-/* Opens a frame in memory. Without `copy` the bytes must stay; blosc2_schunk_avoid_cframe_free(schunk, false) gives them
- * away. */
+/* Opens a frame in memory. Without `copy` the bytes must stay valid; blosc2_schunk_avoid_cframe_free(schunk, false) transfers
+ * ownership. */
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_from_buffer(uint8_t *cframe, int64_t len, bool copy);
 BLOSC_EXPORT void blosc2_schunk_avoid_cframe_free(blosc2_schunk *schunk, bool avoid_cframe_free);
-/* Make the changes in between one. Where locking is on (BLOSC_LOCKING, blosc2_stdio_params), other programs wait. */
+/* Combine the changes in between into one commit. With locking on (BLOSC_LOCKING, blosc2_stdio_params), other programs wait. */
 BLOSC_EXPORT int blosc2_schunk_lock(blosc2_schunk *schunk);
 BLOSC_EXPORT int blosc2_schunk_unlock(blosc2_schunk *schunk);
-/* Looks whether the file was changed by others. Answers 1 if it was. */
+/* Checks whether the file was changed by others, and reloads it. Returns 1 if it was. */
 BLOSC_EXPORT int blosc2_schunk_refresh(blosc2_schunk *schunk);
 /* Open a file or directory, or a frame at an offset inside a file. */
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_open(const char *urlpath);
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_open_offset(const char *urlpath, int64_t offset);
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_open_udio(const char *urlpath, const blosc2_io *udio);
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_open_offset_udio(const char *urlpath, int64_t offset, const blosc2_io *udio);
-/* Answers a contiguous frame and its length. */
+/* Returns a contiguous frame and its length. */
 BLOSC_EXPORT int64_t blosc2_schunk_to_buffer(blosc2_schunk *schunk, uint8_t **cframe, bool *needs_free);
-/* Writes it into a file, and answers its length; or appends it, and answers where it starts. */
+/* Writes it to a file, and returns its length; or appends it, and returns its offset. */
 BLOSC_EXPORT int64_t blosc2_schunk_to_file(blosc2_schunk *schunk, const char *urlpath);
 BLOSC_EXPORT int64_t blosc2_schunk_append_file(blosc2_schunk *schunk, const char *urlpath);
 BLOSC_EXPORT int blosc2_schunk_free(blosc2_schunk *schunk);
-/* Change chunks. Without `copy` the chunk is from malloc, and ownership is passed. Answer the number of chunks. */
+/* Change chunks. Without `copy` the chunk is from malloc, and ownership is passed. Return the number of chunks. */
 BLOSC_EXPORT int64_t blosc2_schunk_append_chunk(blosc2_schunk *schunk, uint8_t *chunk, bool copy);
 BLOSC_EXPORT int64_t blosc2_schunk_update_chunk(blosc2_schunk *schunk, int64_t nchunk, uint8_t *chunk, bool copy);
 BLOSC_EXPORT int64_t blosc2_schunk_insert_chunk(blosc2_schunk *schunk, int64_t nchunk, uint8_t *chunk, bool copy);
 BLOSC_EXPORT int64_t blosc2_schunk_delete_chunk(blosc2_schunk *schunk, int64_t nchunk);
 BLOSC_EXPORT int64_t blosc2_schunk_append_buffer(blosc2_schunk *schunk, const void *src, int32_t nbytes);
-/* Decompresses a chunk. Answers its size. */
+/* Decompresses a chunk. Returns its size. */
 BLOSC_EXPORT int blosc2_schunk_decompress_chunk(blosc2_schunk *schunk, int64_t nchunk, void *dest, int32_t nbytes);
-/* Answer a chunk and its size; of a file, the second one leaves out the blocks. */
+/* Return a chunk and its size; for a file, the second one omits the blocks. */
 BLOSC_EXPORT int blosc2_schunk_get_chunk(blosc2_schunk *schunk, int64_t nchunk, uint8_t **chunk, bool *needs_free);
 BLOSC_EXPORT int blosc2_schunk_get_lazychunk(blosc2_schunk *schunk, int64_t nchunk, uint8_t **chunk, bool *needs_free);
 /* Decompresses a block of any size into memory that the caller frees. */
@@ -751,20 +751,20 @@ BLOSC_EXPORT int blosc2_schunk_get_slice_buffer(blosc2_schunk *schunk, int64_t s
 BLOSC_EXPORT int blosc2_schunk_set_slice_buffer(blosc2_schunk *schunk, int64_t start, int64_t stop, void *buffer);
 BLOSC_EXPORT int blosc2_schunk_get_sparse_buffer(blosc2_schunk *schunk, int64_t ncoords, const int64_t *coords,
                                                  void *buffer);
-/* Answer the parameters, which the caller frees. */
+/* Return the parameters, which the caller frees. */
 BLOSC_EXPORT int blosc2_schunk_get_cparams(blosc2_schunk *schunk, blosc2_cparams **cparams);
 BLOSC_EXPORT int blosc2_schunk_get_dparams(blosc2_schunk *schunk, blosc2_dparams **dparams);
-/* Makes the n-th chunk the one that was the offsets_order[n]-th. */
+/* Reorders the chunks: the n-th chunk is the old offsets_order[n]-th. */
 BLOSC_EXPORT int blosc2_schunk_reorder_offsets(blosc2_schunk *schunk, int64_t *offsets_order);
-/* Answers the length as a frame. */
+/* Returns the length as a frame. */
 BLOSC_EXPORT int64_t blosc2_schunk_frame_len(blosc2_schunk *schunk);
-/* Fills an empty super-chunk with BLOSC2_SPECIAL_ZERO, _NAN or _UNINIT. Answers the number of chunks. */
+/* Fills an empty super-chunk with BLOSC2_SPECIAL_ZERO, _NAN or _UNINIT. Returns the number of chunks. */
 BLOSC_EXPORT int64_t blosc2_schunk_fill_special(blosc2_schunk *schunk, int64_t nitems, int special_value,
                                                 int32_t chunksize);
-/* Answers where the chunks are in the frame; the caller frees the list. */
+/* Returns the offsets of the chunks in the frame; the caller frees the list. */
 BLOSC_EXPORT int64_t *blosc2_frame_get_offsets(blosc2_schunk *schunk);
 
-/* ---- Metalayers. Functions answer the number of the metalayer. ---- */
+/* ---- Metalayers. Functions return the number of the metalayer. ---- */
 
 static inline int blosc2_meta_exists(blosc2_schunk *schunk, const char *name) {
   if (schunk == NULL || name == NULL || strlen(name) > BLOSC2_METALAYER_NAME_MAXLEN) {
@@ -779,7 +779,7 @@ static inline int blosc2_meta_exists(blosc2_schunk *schunk, const char *name) {
 }
 
 BLOSC_EXPORT int blosc2_meta_add(blosc2_schunk *schunk, const char *name, uint8_t *content, int32_t content_len);
-/* The new content may be shorter than the old one, of which the rest then stays. */
+/* The new content may be shorter than the old one, whose remaining bytes then stay. */
 BLOSC_EXPORT int blosc2_meta_update(blosc2_schunk *schunk, const char *name, uint8_t *content, int32_t content_len);
 
 /* Copies the content for the caller, who frees it. */
@@ -824,10 +824,10 @@ BLOSC_EXPORT double blosc_elapsed_secs(blosc_timestamp_t start_time, blosc_times
 
 /* ---- Codecs and filters of programs ---- */
 
-/* Compresses a stream. Answers its size, or 0 if it does not fit. `cparams` are those of the call. */
+/* Compresses a stream. Returns its size, or 0 if it does not fit. `cparams` are those of the call. */
 typedef int (*blosc2_codec_encoder_cb)(const uint8_t *input, int32_t input_len, uint8_t *output, int32_t output_len,
                                        uint8_t meta, blosc2_cparams *cparams, const void *chunk);
-/* Decompresses a stream. Answers output_len. */
+/* Decompresses a stream. Returns output_len. */
 typedef int (*blosc2_codec_decoder_cb)(const uint8_t *input, int32_t input_len, uint8_t *output, int32_t output_len,
                                        uint8_t meta, blosc2_dparams *dparams, const void *chunk);
 
@@ -843,7 +843,7 @@ typedef struct {
 
 BLOSC_EXPORT int blosc2_register_codec(blosc2_codec *codec);
 
-/* Filters a block, or undoes it: input, output, size of both, filters_meta, parameters of the call, id. Answers 0. */
+/* Filters a block, or undoes it: input, output, size of both, filters_meta, parameters of the call, id. Returns 0. */
 typedef int (*blosc2_filter_forward_cb)(const uint8_t *, uint8_t *, int32_t, uint8_t, blosc2_cparams *, uint8_t);
 typedef int (*blosc2_filter_backward_cb)(const uint8_t *, uint8_t *, int32_t, uint8_t, blosc2_dparams *, uint8_t);
 
@@ -860,7 +860,7 @@ BLOSC_EXPORT int blosc2_register_filter(blosc2_filter *filter);
 
 /* ---- Paths ---- */
 
-/* Remove a directory of files, either of them, or rename. Answer 0. */
+/* Remove a directory of files, either of them, or rename. Return 0. */
 BLOSC_EXPORT int blosc2_remove_dir(const char *path);
 BLOSC_EXPORT int blosc2_remove_urlpath(const char *path);
 BLOSC_EXPORT int blosc2_rename_urlpath(char *old_urlpath, char *new_path);
@@ -869,11 +869,11 @@ BLOSC_EXPORT int blosc2_rename_urlpath(char *old_urlpath, char *new_path);
 
 BLOSC_EXPORT void blosc2_unidim_to_multidim(uint8_t ndim, int64_t *shape, int64_t i, int64_t *index);
 BLOSC_EXPORT void blosc2_multidim_to_unidim(const int64_t *index, int8_t ndim, const int64_t *strides, int64_t *i);
-/* Answers how many chunks a slice touches, and which; the caller frees the list. */
+/* Returns the number of chunks that a slice touches, and their list, which the caller frees. */
 BLOSC_EXPORT int64_t blosc2_get_slice_nchunks(blosc2_schunk *schunk, int64_t *start, int64_t *stop,
                                               int64_t **chunks_idx);
 
-/* ---- Shuffles of a block. Answer its size. ---- */
+/* ---- Shuffles of a block. Return its size. ---- */
 
 BLOSC_EXPORT int32_t blosc2_shuffle(const int32_t typesize, const int32_t blocksize, const void *src, void *dest);
 BLOSC_EXPORT int32_t blosc2_unshuffle(const int32_t typesize, const int32_t blocksize, const void *src, void *dest);

@@ -164,6 +164,19 @@ fn no_memory_passes() {
     passes(&Program::new("no_memory", ""), "");
 }
 
+/// Reads next to a process that writes with another library.
+fn reads_next_to_a_writer(name: &str, writer: Option<&Path>, reads: &str) {
+    let program = Program::compiled("tests/c/locked_reads.c", name, &package("include"), &[]);
+    let own = program.folder.join(SONAME);
+    let mut run = program.command(&program.folder);
+    passed(run.arg(&own).arg(writer.unwrap_or(&own)).arg(reads));
+}
+
+#[test]
+fn reads_next_to_a_writer_are_of_one_state() {
+    reads_next_to_a_writer("locked_reads", None, "3000");
+}
+
 #[test]
 fn chunks_passes_linked_statically() {
     let library = libraries().join("libblosc2.a");
@@ -346,6 +359,13 @@ fn c_blosc2_and_the_library_read_what_the_other_writes() {
     let mut run = program.command(&program.folder);
     run.arg(program.folder.join(SONAME)).arg(c_blosc2().join("lib/libblosc2.so")).arg("400");
     passed(&mut run);
+}
+
+#[test]
+#[ignore = "needs C-Blosc2 (B2KIT_C_BLOSC2)"]
+fn reads_next_to_c_blosc2_are_of_one_state() {
+    let theirs = c_blosc2().join("lib/libblosc2.so");
+    reads_next_to_a_writer("locked_reads-c-blosc2", Some(&theirs), "10000");
 }
 
 #[test]

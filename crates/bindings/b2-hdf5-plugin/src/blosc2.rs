@@ -188,9 +188,6 @@ fn open(options: &ReadOptions, stored: &[u8]) -> Result<SuperChunk, Error> {
     if !ZFP.contains(&frame.header().codec()) {
         return Ok(frame);
     }
-    let plugins = Plugins::builtin()
-        .with_codec(b2_zfp::FixedAccuracy)
-        .with_codec(b2_zfp::FixedPrecision)
-        .with_codec(b2_zfp::FixedRate);
+    let plugins = Plugins::builtin().with_codecs(b2_zfp::codecs());
     Ok(options.clone().plugins(plugins).from_bytes(stored)?)
 }

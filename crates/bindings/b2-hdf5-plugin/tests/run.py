@@ -206,7 +206,7 @@ def tables_cases(number):
 
 
 def child_tables_read(path, number):
-    """Reads with h5py what PyTables has written."""
+    """Reads with h5py the files that PyTables wrote."""
     import h5py
 
     passed, failed = 0, []
@@ -345,7 +345,7 @@ def child_threads(library, number):
         room, memory = ctypes.c_size_t(len(chunk)), ctypes.c_void_p(c.malloc(len(chunk)))
         ctypes.memmove(memory, chunk, len(chunk))
         parameters = (ctypes.c_uint * len(options))(*options)
-        # Python's lock is released meanwhile.
+        # Python's GIL is released during the call.
         length = function(flags, len(options), parameters, len(chunk), ctypes.byref(room), ctypes.byref(memory))
         result = ctypes.string_at(memory, length)
         c.free(memory)

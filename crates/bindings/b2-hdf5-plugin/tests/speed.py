@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures reading and writing with the filters inside h5py, beside those of hdf5plugin.
+"""Measures reading and writing with the filters inside h5py, next to those of hdf5plugin.
 
     python tests/speed.py [--libraries FOLDER] [--rounds N]
 
-Files are in memory. Both read the same chunks, those of hdf5plugin. A round runs each side once, in a process of its own; sides take
+Files are in memory. Both read the same chunks, those of hdf5plugin. A round runs each side once, in a separate process; sides take
 turns at being first. Printed are medians over the rounds of the time on the processor, in milliseconds, and how many times as fast we are; below 1 we are
 slower.
 """

@@ -1,4 +1,4 @@
-"""Random crops per second beside python-blosc2, as nnU-Net's loader reads them.
+"""Random crops per second compared with python-blosc2, as nnU-Net's loader reads them.
 
     python benches/crops.py [--codec lz4 zstd] [--processes 1 8] [--rounds 5] [--crops 40]
 

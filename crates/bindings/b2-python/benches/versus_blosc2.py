@@ -1,4 +1,4 @@
-"""How long operations take beside python-blosc2, in one process, one after the other in rounds.
+"""Times operations and those of python-blosc2 in one process, in alternating rounds.
 
     python benches/versus_blosc2.py [--threads 1] [--wall] [--rounds 7] [--codec lz4 zstd] [--only item write]
     python benches/versus_blosc2.py --readers

@@ -1,4 +1,4 @@
-"""Boxes of 32^3 from chunks of 256^3: bytes, requests and time of b2kit.b2nd beside zarr's default and sharding.
+"""Boxes of 32^3 from chunks of 256^3: bytes, requests and time of b2kit.b2nd next to zarr's default and sharding.
 
     python benches/zarr_boxes.py [--latency MS] [--rounds N]
 
@@ -27,7 +27,7 @@ class Slow(WrapperStore):
         super().__init__(store)
         self.latency, self.requests, self.bytes = latency, 0, 0
 
-    # By way of `get`, as stores without such a request of their own do it; a wrapper would pass it on.
+    # Through `get`, as in stores without a separate method; a wrapper would forward it.
     get_ranges = Store.get_ranges
 
     async def get(self, key, prototype, byte_range=None):

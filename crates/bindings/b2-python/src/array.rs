@@ -9,7 +9,7 @@ use b2_http::HttpFile;
 use b2_store::MemberLocation;
 use b2kit::chunk::{FilterSlot, SpecialKind};
 use b2kit::frame::{
-    Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, RetryPolicy, RootedDir, Storage,
+    Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadTuning, RetryPolicy, RootedDir, Storage,
     retry_on_change,
 };
 use b2kit::nd::NdError;
@@ -34,7 +34,7 @@ use crate::store::Store;
 pub(crate) struct ArrayBase {
     state: Mutex<State>,
     origin: Origin,
-    /// The file that an embedded member of a store has got.
+    /// The file to which an embedded member of a store was moved.
     file: OnceLock<PathBuf>,
     /// The absolute path, or a URL or name in place of it.
     path: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct ArrayBase {
     far: bool,
 }
 
-/// What is released by closing.
+/// The state that closing releases.
 struct State {
     /// `None` once the array is closed.
     array: Option<NdArray>,
@@ -55,7 +55,7 @@ struct State {
     frame: Option<Bytes>,
     /// The directory of the store that contains the array.
     store: Option<Arc<RootedDir>>,
-    /// The source of the bytes, if many ranges are fetched at once.
+    /// The source of the bytes, if many ranges are fetched concurrently.
     remote: Option<Arc<Remote>>,
     /// The file on a web server.
     web: Option<Arc<HttpFile>>,
@@ -105,7 +105,7 @@ impl ArrayBase {
         self.file.get().map_or_else(|| self.origin.clone(), |path| Origin::Path(path.clone()))
     }
 
-    /// Gives an embedded member of a store a file of its own, so that it can be changed.
+    /// Moves an embedded member of a store to a separate file, so that it can be changed.
     pub(crate) fn give_file(&self, py: Python<'_>) -> PyResult<()> {
         let Origin::Embedded { store, key } = self.origin() else { return Ok(()) };
         self.now()?;
@@ -137,7 +137,7 @@ impl ArrayBase {
         let dtype = crate::dtype::to_numpy(py, array.dtype())?.unbind();
         let array = controlled(array, self.threads);
         let mut state = self.lock();
-        // Closed meanwhile, it stays closed.
+        // If it was closed in the meantime, it stays closed.
         let old = match state.array {
             Some(_) => (state.array.replace(array), std::mem::replace(&mut state.dtype, dtype)),
             None => (Some(array), dtype),
@@ -247,7 +247,7 @@ fn style(name: &str) -> PyResult<Style> {
         "numpy" => Ok(Style::Numpy),
         "orthogonal" => Ok(Style::Orthogonal),
         "vectorized" => Ok(Style::Vectorized),
-        _ => Err(wrong_type(format!("no way of indexing is called {name}"))),
+        _ => Err(wrong_type(format!("unknown kind of indexing: {name}"))),
     }
 }
 
@@ -327,7 +327,7 @@ impl ArrayBase {
         } else if source.hasattr(intern!(py, "fetch"))? && source.hasattr(intern!(py, "size"))? {
             let name = name.unwrap_or_default();
             let ranges = Arc::new(Remote::new(source, &name)?);
-            let options = read_options().costs(ReadCosts::REMOTE).offset(offset);
+            let options = read_options().tuning(ReadTuning::REMOTE).offset(offset);
             opened = how
                 .run(py, |_| NdArray::from_super_chunk(options.from_reader(ranges.file(), name.as_str())?))?;
             remote = Some(ranges);
@@ -561,7 +561,7 @@ impl ArrayBase {
         Ok(newer)
     }
 
-    /// Takes over the state of an array that was opened from the same place.
+    /// Takes over the state of an array that was opened from the same source.
     fn _follow(&self, other: &Self) -> PyResult<()> {
         self.now()?;
         other.now()?;
@@ -617,7 +617,7 @@ impl ArrayBase {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let array = self.now()?;
         if array.super_chunk().storage() != Storage::Contiguous {
-            return Err(argument(py, "the chunks of this array are files of their own"));
+            return Err(argument(py, "the chunks of this array are separate files"));
         }
         let places = move |_| {
             let frame = array.super_chunk();
@@ -685,7 +685,7 @@ impl ArrayBase {
         self.frame().map(|frame| PyBytes::new(py, &frame))
     }
 
-    /// Returns the names of the attributes, and of the layer that is none.
+    /// Returns the names of the attributes, and of the layer that is not an attribute.
     fn _attr_names(&self) -> PyResult<Vec<String>> {
         let array = self.now()?;
         Ok(array.super_chunk().vlmetalayers().names().map(std::borrow::Cow::into_owned).collect())
@@ -728,7 +728,7 @@ struct OnServer {
 fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
     let http = connections().reopened();
     let name = http.hide(url);
-    let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
+    let options = read_options().tuning(ReadTuning::REMOTE).file_system(Arc::new(http.clone()));
     let array = NdArray::open_with(&name, &options.offset(offset))?;
     let file = match http.open_file(name.as_ref()) {
         Ok(file) => file,

@@ -82,7 +82,7 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
             return Ok(Value::F32(object.extract()?));
         }
         let item = object.call_method0(intern!(py, "item"))?;
-        // `item()` leaves some NumPy scalars as they are, such as times with units that Python does not have.
+        // `item()` leaves some NumPy scalars unchanged, such as times with units that Python does not have.
         if item.is_instance(&numpy(py)?.getattr(intern!(py, "generic"))?)? {
             return Err(wrong_type(format!("{object} cannot be an attribute")));
         }
@@ -121,7 +121,7 @@ fn array_value(array: &Bound<'_, PyUntypedArray>, depth: usize) -> PyResult<Valu
     Ok(Value::Ext(ARRAY, packed(&map)))
 }
 
-/// Returns the bytes of the layer that holds a value: those of `Raw` as they are, others as msgpack.
+/// Returns the bytes of the layer that holds a value: those of `Raw` unchanged, others as msgpack.
 pub(crate) fn layer(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     match value.is_instance(&class(value.py(), "Raw")?)? {
         true => value.extract(),

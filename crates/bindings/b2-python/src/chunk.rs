@@ -16,7 +16,7 @@ use crate::errors::{OrRaise, argument, wrong_type};
 use crate::options::{compression, plugins};
 use crate::source::{Items, bytes_of};
 
-/// Chunks that are not longer stay in the cache as a whole.
+/// Chunks of up to this many bytes stay in the cache.
 const MAX_CACHED_CHUNK: usize = 64 << 10;
 
 /// Compresses the items of a contiguous array. A block size of 0 is automatic.
@@ -41,7 +41,7 @@ pub(crate) fn compress<'py>(
         .compatibility(compatibility)
         .blocksize(blocksize)
         .itemsize(typesize);
-    // Of plain bytes nothing is known.
+    // Plain bytes have no known item size.
     if typesize > 1
         && items.dtype().itemsize() == typesize
         && let Ok(dtype) = crate::dtype::from_numpy(&items.dtype())
@@ -83,8 +83,8 @@ pub(crate) fn decompress<'py>(
     Ok(made)
 }
 
-/// Decompresses a chunk into new memory. Each block is zeroed just before it is decoded, so that it is still in the cache
-/// then, and not the whole beforehand.
+/// Decompresses a chunk into new memory. Each block, instead of the whole memory, is zeroed just before it is decoded, so that
+/// it is still in the cache then.
 fn decompress_new(
     chunk: &Chunk,
     dst: &mut [MaybeUninit<u8>],

@@ -32,9 +32,9 @@ enum Key {
 
 /// The exclusive right to edit an array, held until it is dropped.
 #[derive(Debug)]
-struct Turn(Key);
+struct EditTurn(Key);
 
-impl Turn {
+impl EditTurn {
     /// Waits until nothing else in this process is editing the array and no other process holds its lock. Ctrl-C
     /// interrupts the wait.
     fn wait(py: Python<'_>, key: Key) -> PyResult<Self> {
@@ -52,7 +52,7 @@ impl Turn {
                 Some((_, _, its_thread)) if *its_thread == thread => {
                     return Err(argument(
                         py,
-                        "this thread is changing the array already: use the object of `edit()`",
+                        "this thread is already changing the array: use the object of `edit()`",
                     ));
                 }
                 // Another thread is editing the array: wait for it.
@@ -73,7 +73,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for EditTurn {
     fn drop(&mut self) {
         let process = std::process::id();
         let mut all = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ const CALLBACK: &str = "a progress callback cannot use the change that it report
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
 pub(crate) struct EditorBase {
     array: Py<ArrayBase>,
-    turn: Mutex<Option<Turn>>,
+    turn: Mutex<Option<EditTurn>>,
     dtype: Py<PyArrayDescr>,
     /// `None` once the edit is closed. Locked only without the interpreter's lock.
     editor: Mutex<Option<ArrayEditor>>,
@@ -203,7 +203,7 @@ impl EditorBase {
             Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
             _ => Key::Memory(array.as_ptr() as usize),
         };
-        let turn = Turn::wait(py, key)?;
+        let turn = EditTurn::wait(py, key)?;
         base.now()?;
         let (store, frame, threads, locks) = (base.store(), base.frame(), base.threads, base.locks);
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
@@ -252,7 +252,7 @@ impl EditorBase {
         let array = self.snapshot(py)?;
         let chosen = ResolvedIndex::new(key, style_of(Some(style))?, array.shape())?;
         if chosen.fields.is_some() {
-            return Err(argument(py, "several fields cannot be set at once: set one after the other"));
+            return Err(argument(py, "several fields cannot be set together: set one after the other"));
         }
         let view = chosen.view(py, &array)?;
         drop(array);
@@ -367,7 +367,7 @@ impl EditorBase {
         Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
-    /// Commits, and gives the space of replaced and removed chunks back to the file system.
+    /// Commits, and returns the space of replaced and removed chunks to the file system.
     fn _compact(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, self.how(), |editor| editor.compact().map(drop))
     }

@@ -111,7 +111,7 @@ pub(crate) fn raise(py: Python<'_>, error: &dyn EngineError) -> PyErr {
     });
     let mut message = Report(error).to_string();
     if error.is_of_lock() {
-        message.push_str(" (lock=False in open goes on without a lock)");
+        message.push_str(" (lock=False in open continues without a lock)");
     }
     let raised = exception(py, class, &message);
     if let Some(errno) = io.and_then(io::Error::raw_os_error) {
@@ -142,7 +142,7 @@ pub(crate) fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
     made().unwrap_or_else(|error| error)
 }
 
-/// Returns whether the exception means that the file was changed by someone else.
+/// Returns whether the exception means that another program changed the file.
 pub(crate) fn is_changed(error: &PyErr, py: Python<'_>) -> bool {
     error.get_type(py).name().is_ok_and(|name| name == "ChangedError")
 }

@@ -21,7 +21,7 @@ use crate::source::PyFile;
 pub(crate) struct Hdf5Objects(Arc<File>);
 
 /// A link: its name, and an address, a path, or another file and a path in it.
-type Linked<'py> = (String, Bound<'py, PyAny>);
+type NamedLink<'py> = (String, Bound<'py, PyAny>);
 
 impl Hdf5Objects {
     /// Runs `work` on the objects, without the interpreter's lock.
@@ -70,7 +70,7 @@ impl Hdf5Objects {
         Ok(self.objects(py)?.root())
     }
 
-    /// Bytes in front of HDF5.
+    /// Bytes before the HDF5 data.
     #[getter]
     fn user_block(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.objects(py)?.user_block())
@@ -91,14 +91,14 @@ impl Hdf5Objects {
         })
     }
 
-    /// Returns the links of a group, and whether they are in the order in which they were made.
-    fn links<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<(Vec<Linked<'py>>, bool)> {
+    /// Returns the links of a group, and whether they are in the order of creation.
+    fn links<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<(Vec<NamedLink<'py>>, bool)> {
         let (links, is_ordered) = self.run(py, |objects| objects.links(address, name))?;
         let links = links.into_iter().map(|(name, to)| Ok((name, target(py, to)?)));
         Ok((links.collect::<PyResult<_>>()?, is_ordered))
     }
 
-    /// Returns where a name in a group leads.
+    /// Returns the target of a name in a group.
     fn link<'py>(
         &self,
         py: Python<'py>,
@@ -191,7 +191,7 @@ impl Hdf5Objects {
         PyList::new(py, found.iter().map(|bytes| PyBytes::new(py, bytes)))
     }
 
-    /// Returns the texts that references lead to, up to the first zero of each.
+    /// Returns the texts that references refer to, up to the first zero of each.
     fn texts<'py>(&self, py: Python<'py>, references: &[u8], name: &str) -> PyResult<Bound<'py, PyList>> {
         let found = self.run(py, |objects| objects.sequences(references, 1, name))?;
         let text = |bytes: &[u8]| PyBytes::new(py, bytes.split(|&byte| byte == 0).next().unwrap_or_default());
@@ -233,7 +233,7 @@ fn target(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-/// Describes a type by tuples that begin with its class.
+/// Describes a type as tuples that start with its class.
 fn kind<'py>(py: Python<'py>, of: &Type) -> PyResult<Bound<'py, PyTuple>> {
     match of {
         Type::Int { size, is_signed, is_big, .. } => ("int", size, is_signed, is_big).into_pyobject(py),

@@ -1,4 +1,4 @@
-//! HDF5 and NetCDF files, read.
+//! Reads HDF5 and NetCDF files.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Hdf5Data {
         PyTuple::new(py, self.data.shape())
     }
 
-    /// The most that each dimension may become; `None` for no end.
+    /// The maximum length of each dimension; `None` for unlimited.
     #[getter]
     fn maxshape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.data.max_shape())
@@ -138,7 +138,7 @@ impl Hdf5Data {
         self.data.stored_nbytes()
     }
 
-    /// Returns the chunks that are stored: the first item of each, where it is in the file, its bytes, and the filters that were
+    /// Returns the stored chunks: the first item of each, its position in the file, its size in bytes, and the filters that were
     /// not applied.
     fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<StoredChunk<'py>>> {
         let data = self.data.clone();
@@ -228,7 +228,7 @@ impl Hdf5Data {
         Self { data, dtype }
     }
 
-    /// An array that selections are made of. It has no items.
+    /// An array without items, for creating selections.
     fn outline(&self, py: Python<'_>) -> PyResult<NdArray> {
         let data = self.data.clone();
         How::short(None).run(py, move |_| data.outline())

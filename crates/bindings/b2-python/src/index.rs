@@ -184,7 +184,7 @@ impl ResolvedIndex {
                     mask_of(&mask)?
                 }
                 Part::Truth(_) | Part::Ellipsis => {
-                    return Err(selection(py, "oindex takes no single truth value"));
+                    return Err(selection(py, "oindex does not accept a single truth value"));
                 }
             });
         }
@@ -219,7 +219,7 @@ impl ResolvedIndex {
                     chosen.selections.push(selection);
                 }
                 Part::Integer(_) | Part::Ellipsis => {
-                    return Err(selection(py, "an index in a place where none is allowed"));
+                    return Err(selection(py, "an index array is not allowed here"));
                 }
             }
         }
@@ -457,7 +457,7 @@ pub(crate) fn is_masked(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Refuses a masked array as an index: it is not known whether masked positions are selected.
 pub(crate) fn refuse_masked(item: &Bound<'_, PyAny>) -> PyResult<()> {
     match is_masked(item)? {
-        true => Err(selection(item.py(), "a masked array does not say what to select: fill it first")),
+        true => Err(selection(item.py(), "a masked array cannot be an index: fill it first")),
         false => Ok(()),
     }
 }

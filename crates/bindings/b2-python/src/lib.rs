@@ -54,7 +54,7 @@ fn set_timeout(py: Python<'_>, seconds: f64) -> PyResult<f64> {
     }
 }
 
-/// Gives a directory that replaces another, and the files in it that replace others, their permissions and attributes.
+/// Copies permissions and attributes from a directory and its files to those that replace them.
 fn copy_all_attributes(from: &Path, to: &Path) -> io::Result<()> {
     let mut pending = vec![(from.to_owned(), to.to_owned())];
     while let Some((from, to)) = pending.pop() {
@@ -64,7 +64,7 @@ fn copy_all_attributes(from: &Path, to: &Path) -> io::Result<()> {
                 let entries = Disk.list(&to)?;
                 pending.extend(entries.into_iter().map(|name| (from.join(&name), to.join(name))));
             }
-            // The same file under both names stays as it is.
+            // The same file under both names is unchanged.
             (Ok(FileKind::File), FileKind::File)
                 if Disk.identity(&from, Links::Refuse)? != Disk.identity(&to, Links::Refuse)? => {}
             _ => continue,
@@ -80,15 +80,15 @@ fn redact(url: &str) -> String {
     b2kit::frame::redact(url)
 }
 
-/// Gives a file that is about to replace another its permissions and attributes.
+/// Copies permissions and attributes from a file to the one that is about to replace it.
 #[pyfunction]
 fn copy_attributes(py: Python<'_>, replaced: PathBuf, new: PathBuf) -> PyResult<()> {
     let io = FrameError::io(replaced.display().to_string());
     control::How::short(None).run(py, |_| Disk.copy_attributes(&replaced, &new).map_err(io))
 }
 
-/// Gives a directory its final name. With `replace`, one that has the name gets the old name of the first one, in one
-/// step where the system can. Returns whether there was one.
+/// Renames a directory to its final name. With `replace`, an existing one with that name gets the old name of the first one, in one
+/// step if the system supports it. Returns whether there was one.
 #[pyfunction]
 fn publish(py: Python<'_>, new: PathBuf, target: PathBuf, replace: bool) -> PyResult<bool> {
     let io = |source: io::Error| match source.kind() {
@@ -103,7 +103,7 @@ fn publish(py: Python<'_>, new: PathBuf, target: PathBuf, replace: bool) -> PyRe
         if Disk.exchange(&new, &target).is_ok() {
             return Ok(true);
         }
-        // Not every system can. A process that is killed in between leaves the old directory under the third name.
+        // Not every system supports it. A process that is killed in between leaves the old directory under the third name.
         let old = new.with_extension("old");
         Disk.rename(&target, &old).map_err(io)?;
         if let Err(error) = Disk.rename(&new, &target) {

@@ -13,13 +13,7 @@ use crate::errors::{argument, wrong_type};
 /// Returns the codecs and filters: the built-in ones, zfp and pcodec.
 pub(crate) fn plugins() -> Plugins {
     static ALL: OnceLock<Plugins> = OnceLock::new();
-    let all = || {
-        Plugins::builtin()
-            .with_codec(b2_zfp::FixedAccuracy)
-            .with_codec(b2_zfp::FixedPrecision)
-            .with_codec(b2_zfp::FixedRate)
-            .with_codec(b2_pco::Pco)
-    };
+    let all = || Plugins::builtin().with_codecs(b2_zfp::codecs()).with_codec(b2_pco::Pco);
     ALL.get_or_init(all).clone()
 }
 
@@ -43,7 +37,7 @@ pub(crate) fn compression(
 }
 
 pub(crate) fn codec_id(py: Python<'_>, codec: &str) -> PyResult<CodecId> {
-    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("no codec is called {codec:?}")))
+    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("unknown codec {codec:?}")))
 }
 
 pub(crate) fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
@@ -59,7 +53,7 @@ pub(crate) fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
             };
             match FilterId::from_name(&name) {
                 Some(id) => Ok(FilterSlot::new(id, meta)),
-                None => Err(argument(py, format!("no filter is called {name:?}"))),
+                None => Err(argument(py, format!("unknown filter {name:?}"))),
             }
         })
         .collect()

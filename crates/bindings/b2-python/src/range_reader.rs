@@ -18,7 +18,7 @@ use crate::options::plugins;
 use crate::reader::{Memory, new_array};
 use crate::source::bytes_of;
 
-/// Blocks of up to so many stored bytes are decoded as one job.
+/// Blocks of up to this many stored bytes are decoded as one job.
 const DECODE_LEN: u64 = 256 << 10;
 
 /// Reads a frame, or a chunk outside of one, that is fetched in ranges.
@@ -77,7 +77,7 @@ impl RangeReader {
     #[new]
     fn new(py: Python<'_>, start: &Bound<'_, PyAny>, asked: u64, end: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (Some(start), Some(end)) = (bytes_of(start)?, bytes_of(end)?) else {
-            return Err(argument(py, "these are no bytes"));
+            return Err(argument(py, "these are not bytes"));
         };
         let options = SuperChunk::options().plugins(plugins()).limits(Limits::default());
         let opening = RangedOpening::new(options, asked, start, end);
@@ -97,7 +97,7 @@ impl RangeReader {
     ) -> PyResult<Self> {
         let py = dtype.py();
         let options = SuperChunk::options().plugins(plugins()).limits(Limits::default());
-        let options = options.costs(RangedOpening::COSTS.small(0).at_once(DECODE_LEN));
+        let options = options.tuning(RangedOpening::TUNING.whole_chunk_max(0).coalesce_max(DECODE_LEN));
         let items = Dtype::opaque(format!("|V{}", dtype.itemsize()), dtype.itemsize());
         let array = NdArray::lone_chunk(&options, &shape, items, blocks, blocksize, Arc::new(Nowhere));
         let opening = RangedOpening::opened_array(array.or_raise(py)?);
@@ -118,7 +118,7 @@ impl RangeReader {
     /// Accepts requested bytes; fewer than requested if the frame ends before.
     fn put(&self, py: Python<'_>, start: u64, stop: u64, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(bytes) = bytes_of(bytes)? else {
-            return Err(argument(py, "these are no bytes"));
+            return Err(argument(py, "these are not bytes"));
         };
         self.lock().opening.put(start..stop.max(start), bytes);
         Ok(())

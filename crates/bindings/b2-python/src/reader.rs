@@ -265,7 +265,7 @@ impl<'py> Mask<'py> {
         let py = dtype.py();
         let (shape, itemsize) = (self.mask.shape(), dtype.itemsize());
         if (self.mask.len() as u64).saturating_mul(itemsize as u64) != array.nbytes() {
-            return Err(argument(py, "the items have another size than the array tells"));
+            return Err(argument(py, "the size of the items is not that of the array"));
         }
         if self.count == 0 {
             return Ok(new_array(py, dtype, &[0], Memory::Uninitialized)?.into_any());

@@ -21,7 +21,7 @@ use crate::source::bytes_of;
 /// The ranges of a call.
 const BUDGET: RequestBudget = RequestBudget { requests: 512, bytes: 64 << 20 };
 
-/// A Python function that returns several byte ranges at once.
+/// A Python function that returns several byte ranges in one call.
 pub(crate) struct Remote {
     fetch: Py<PyAny>,
     len: u64,
@@ -44,7 +44,7 @@ impl Remote {
             let answer = answer?;
             match bytes_of(&answer)? {
                 Some(bytes) => found.push(bytes),
-                None => return Err(wrong_type(format!("{} is no bytes", answer.get_type()))),
+                None => return Err(wrong_type(format!("{} is not bytes", answer.get_type()))),
             }
         }
         Ok(found)

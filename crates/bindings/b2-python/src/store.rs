@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use b2_store::{ATTRIBUTES, MemberKind, MemberLocation, StoreError, StoreLayout, StoreWriter};
 use b2kit::SuperChunk;
-use b2kit::frame::{FrameError, ReadCosts};
+use b2kit::frame::{FrameError, ReadTuning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -144,7 +144,7 @@ impl Store {
     #[pyo3(signature = (url, source = None))]
     fn is_at(py: Python<'_>, url: String, source: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let (file, name) = crate::files::file_reader(py, url, source)?;
-        let options = read_options().costs(ReadCosts::REMOTE);
+        let options = read_options().tuning(ReadTuning::REMOTE);
         let opened =
             How::short(None).run(py, move |_| b2_store::Store::from_reader(file, &name, &options))?;
         Ok(opened.is_some())

@@ -58,7 +58,7 @@ def test_files_of_python(tmp_path):
     import io
 
     class Slow(io.RawIOBase):
-        """Returns fewer bytes than requested, in buffers of its own."""
+        """Returns fewer bytes than requested, in separate buffers."""
 
         def __init__(self):
             self.file = path.open("rb")

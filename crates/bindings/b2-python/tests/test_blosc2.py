@@ -402,7 +402,7 @@ def test_stores_in_stores_and_references(tmp_path):
     store = blosc2.EmbedStore(urlpath=str(tmp_path / "e.b2e"), mode="w")
     store["/inner"] = inner
     store["/y"] = np.arange(3)
-    # As python-blosc2 keeps an array on a server.
+    # As python-blosc2 stores a reference to an array on a server.
     store._embed_map["/far"] = {"urlbase": "http://127.0.0.1:9/", "path": "@public/a.b2nd"}
     store._save_metadata()
     del store
@@ -483,7 +483,7 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
     try:
         assert ready.wait(60)
         held, seen, reads = b2kit.open(path), set(), 0
-        # However slowly the writer gets on: the test ends when enough states were seen.
+        # The test ends when enough states were seen, however slow the writer is.
         while reads < 150 or len(seen) <= 5:
             reads += 1
             assert writer.is_alive()

@@ -12,7 +12,7 @@ import pytest
 FOLDER = pathlib.Path(__file__).parents[4] / "docs" / "coming-from"
 ROW = re.compile(r"^\| `(?P<old>.+?)` \| `(?P<new>.+?)` \|", re.MULTILINE)
 PACKAGES = {"h5py": ["h5py"], "numpy": [], "python-blosc2": ["blosc2"], "zarr": ["zarr"]}
-# The variables in which rows leave arrays and groups.
+# The variables in which rows store arrays and groups.
 ARRAYS = ["a", "b", "c"]
 
 

@@ -1,4 +1,4 @@
-"""Copies of groups and paths, and what is refused as an array."""
+"""Copies of groups and paths, and inputs that are refused as arrays."""
 
 from __future__ import annotations
 

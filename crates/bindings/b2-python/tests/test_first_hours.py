@@ -1,4 +1,4 @@
-"""What people do in their first hours: attributes of any number, closing, copies from other packages, stores with
+"""Typical first steps of users: attributes of any number, closing, copies from other packages, stores with
 other members, compacting, and mistakes that must be errors."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_other_programs_read_many_attributes(tmp_path):
     own = {name: told.schunk.vlmeta[name] for name in told.schunk.vlmeta}
     more = own.pop("attrs")
     assert {**own, **more} == many
-    # What others wrote under that name, and is no map, is an attribute as any other.
+    # A value of other programs under that name that is not a map is an ordinary attribute.
     a = blosc2.asarray(x, urlpath=str(tmp_path / "b.b2nd"), mode="w")
     a.schunk.vlmeta["attrs"] = 5
     b = b2kit.open(tmp_path / "b.b2nd", mode="a")
@@ -90,7 +90,7 @@ def test_close_closes(tmp_path):
             use()
     a.close()
     assert pickle.loads(pickle.dumps(a)).shape == x.shape
-    # A store closes what was opened through it.
+    # A store closes the objects that were opened through it.
     with b2kit.open_group(tmp_path / "s.b2d") as g:
         member, below = g.array("deep/a"), g.group("deep")
         assert descriptors() > before
@@ -210,7 +210,7 @@ def test_copies_of_blosc2_keep_everything():
     assert a.attrs == {"units": "K"} and (a[:] == x).all()
 
 
-# Members that are no arrays.
+# Members that are not arrays.
 
 
 def test_members_that_are_no_arrays(tmp_path):
@@ -273,7 +273,7 @@ def test_compact(tmp_path, sparse):
 
 
 class Frozen:
-    """A web server that answers the first requests, and then accepts connections without another word."""
+    """A web server that responds to the first requests, and then accepts connections without responding."""
 
     def __init__(self, path, answers):
         import http.server
@@ -299,7 +299,7 @@ class Frozen:
                 self.send_header("ETag", f'"{hash(data)}"')
                 self.end_headers()
                 if frozen.left < 0:
-                    # Frozen in the middle of the answer.
+                    # Frozen in the middle of the response.
                     self.wfile.write(data[first : first + 1])
                     frozen.stop.wait(30)
                     return
@@ -358,7 +358,7 @@ def test_a_frozen_server_ends_after_the_timeout(tmp_path, answers):
         b2kit.set_timeout(0)
 
 
-# Finding one's way.
+# Help, completion and representations.
 
 
 def test_open_array_and_open_group(tmp_path):

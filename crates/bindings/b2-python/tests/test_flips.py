@@ -56,7 +56,7 @@ def judge(read, items, errors=b2kit.Error):
 
 
 def flip(path, rng):
-    """Flips one bit in one of the files, and returns what is needed to undo it."""
+    """Flips one bit in one of the files, and returns the arguments to undo it."""
     files = sorted(p for p in path.iterdir() if p.name != ".b2lock") if path.is_dir() else [path]
     sizes = np.array([p.stat().st_size for p in files])
     file = files[int(rng.choice(len(files), p=sizes / sizes.sum()))]

@@ -1,4 +1,4 @@
-"""b2kit.h5py compared with h5py: all that files say, and random selections."""
+"""b2kit.h5py compared with h5py: all contents of files, and random selections."""
 
 import io
 import multiprocessing
@@ -28,7 +28,7 @@ if not hasattr(h5py.Dataset, "filter_ids"):
 
 
 def known(dtype):
-    """What a dtype says, with its metadata; classes of references by their names."""
+    """Describes a dtype with its metadata; classes of references by name."""
     if dtype.fields is not None:
         return dtype.itemsize, [(name, known(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names]
     if dtype.subdtype is not None:
@@ -58,7 +58,7 @@ def same(a, b):
 
 
 def outcome(call):
-    """Returns what a call returns, or the usual class of its exception."""
+    """Returns the result of a call, or the built-in class of its exception."""
     try:
         return call()
     except Exception as error:
@@ -174,7 +174,7 @@ def test_all_types(tmp_path, name, libver):
 
 
 def objects(file):
-    """Writes items that lead to others: texts, sequences and references."""
+    """Writes items that refer to other data: texts, sequences and references."""
     text, ascii_text = h5py.string_dtype(), h5py.string_dtype("ascii")
     file["texts"] = np.array([["a", "bänk", ""], ["x" * 300, "ø", "z"]], dtype=text)
     file.create_dataset("ascii", (3,), dtype=ascii_text, chunks=(2,), compression="gzip")[:2] = [b"one", b""]
@@ -260,7 +260,7 @@ def test_filters(tmp_path):
 
 def test_filters_of_plugins(tmp_path):
     plugins = pytest.importorskip("hdf5plugin")
-    # HDF5 would take the filters that netCDF4 brings, if a test has imported that, and those want other options.
+    # If a test has imported netCDF4, HDF5 would use its filters, which have other options.
     plugins.register(force=True)
     path, rng = tmp_path / "x.h5", np.random.default_rng(2)
     items = rng.integers(0, 1000, (60, 70)).astype("i4")
@@ -276,14 +276,14 @@ def test_filters_of_plugins(tmp_path):
     with h5py.File(path) as theirs, ours.File(path) as own:
         for name in compare:
             compare_data(theirs[name], own[name])
-        # What cannot be decoded is named, and all else is said.
+        # Undecodable data are reported by name, and everything else is readable.
         assert own["zfp"].shape == (60, 70) and own["zfp"].compression == "unknown"
         with pytest.raises(errors.UnsupportedError, match="zfp"):
             own["zfp"][0]
 
 
 def random_key(shape, rng):
-    """An index, most of them right."""
+    """A random index, usually a valid one."""
     parts, lists = [], rng.random() < 0.3
     for length in shape:
         what = rng.integers(10)
@@ -311,7 +311,7 @@ def random_key(shape, rng):
 
 
 def agree(found, key, shape):
-    """Whether two results of a random index are the same. Of several faults either may be the one that is named, and h5py takes a mask
+    """Whether two results of a random index are the same. Of several faults either may be reported, and h5py accepts a mask
     of a data set with one dimension only alone."""
     if len(shape) == 1 and found[0] is TypeError and isinstance(key, tuple):
         return any(isinstance(part, np.ndarray) and part.dtype == bool for part in key) or found[1] is TypeError
@@ -480,7 +480,7 @@ def test_external_links_stay_in_the_folder(tmp_path):
     with ours.File(inside / "x.h5", external_links="anywhere") as file:
         assert file["up"][...].tolist() == file["absolute"][...].tolist() == file["virtual"][...].tolist() == [0, 1, 2]
         assert file["raw"][2:5].tolist() == [2, 3, 4] and file["raw"][[1, 7]].tolist() == [1, 7]
-    # A link within the folder leads out of it.
+    # A link within the folder points out of it.
     shutil.copy(tmp_path / "other.h5", inside / "other.h5")
     os.symlink(tmp_path / "other.h5", inside / "aside.h5")
     with h5py.File(inside / "y.h5", "w") as file:
@@ -678,7 +678,7 @@ def test_integers_and_floats_of_other_widths(tmp_path):
             kind.set_precision(bits)
             kind.set_offset(3)
             plan.set_chunk((20,))
-            # HDF5 makes such data sets only with a filter for them.
+            # HDF5 creates such data sets only with a filter for them.
             plan.set_filter(h5py.h5z.FILTER_NBIT, 0, ())
             data = h5py.h5d.create(file.id, name.encode(), kind, space, plan)
             data.write(h5py.h5s.ALL, h5py.h5s.ALL, rng.integers(0 if name == "unsigned" else -1000, 1000, 50).astype(base.dtype))
@@ -742,7 +742,7 @@ def test_pickling(tmp_path, monkeypatch):
 
 
 def test_xarray_reads_by_h5netcdf(tmp_path):
-    """In a process of its own, since h5netcdf is changed."""
+    """In a separate process, since h5netcdf is changed."""
     for package in ("h5netcdf", "xarray"):
         pytest.importorskip(package)
     lines = """
@@ -770,7 +770,7 @@ def test_xarray_reads_by_h5netcdf(tmp_path):
 
 
 def test_anndata_reads_files(tmp_path):
-    """In a process of its own, since anndata is changed."""
+    """In a separate process, since anndata is changed."""
     for package in ("anndata", "scipy", "pandas"):
         pytest.importorskip(package)
     lines = """
@@ -793,7 +793,7 @@ def test_anndata_reads_files(tmp_path):
 
 
 def test_damaged_files_are_errors(tmp_path):
-    """Any byte may be wrong: values or exceptions, nothing else."""
+    """Any byte may be wrong: reads return values or raise exceptions."""
     path, rng = tmp_path / "x.h5", np.random.default_rng(8)
     with h5py.File(path, "w") as file:
         objects(file)

@@ -1,4 +1,4 @@
-"""The filters of HDF5 in h5py, beside those of hdf5plugin."""
+"""The filters of HDF5 in h5py, compared with those of hdf5plugin."""
 
 import importlib.util
 import os
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on Windows"
 
 
 def child(code, *args, plugins=None):
-    """Run in a process of its own: filters stay registered.
+    """Run in a separate process: filters stay registered.
 
-    netCDF4, once imported, tells HDF5 by the environment to look for filters in its own folder, which has another one for
-    Blosc: hdf5plugin then leaves its own out. Children do not get that, unless they are to.
+    netCDF4, once imported, sets an environment variable that makes HDF5 look for filters in its own folder, which has another one for
+    Blosc: hdf5plugin then omits its own. Children do not inherit the variable unless requested.
     """
     env = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
     if plugins is not None:
@@ -71,7 +71,7 @@ def test_what_hdf5plugin_wrote_is_read(tmp_path, items, kind):
 
 def test_it_is_b2kit_that_decodes_after_hdf5plugin(tmp_path, items):
     pytest.importorskip("hdf5plugin", reason="hdf5plugin is not installed")
-    # Without registering, h5py alone cannot read the chunks; registering twice does no harm.
+    # Without registering, h5py cannot read the chunks; registering twice is harmless.
     write = OURS + (
         "h5py.File(sys.argv[1], 'w').create_dataset('x', data=np.arange(5000), chunks=(500,), "
         "**b2kit.hdf5.compression())"

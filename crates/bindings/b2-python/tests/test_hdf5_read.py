@@ -82,7 +82,7 @@ def test_data_sets_are_read(path):
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
-    """Data sets of many shapes, chunks, filters and types: their items, and themselves."""
+    """Data sets of many shapes, chunks, filters and types: their items and properties."""
     path = str(tmp_path_factory.mktemp("sets") / "sets.h5")
     rng = np.random.default_rng(7)
     fields = np.dtype([("id", "<u2"), ("pos", "<f4", (3,)), ("in", [("a", "i1"), ("b", ">i8")])])
@@ -90,7 +90,7 @@ def sets(tmp_path_factory):
     try:
         import hdf5plugin
 
-        # HDF5 would take the filters that netCDF4 brings, if a test has imported that, and those want other options.
+        # If a test has imported netCDF4, HDF5 would use its filters, which have other options.
         hdf5plugin.register(("blosc", "blosc2"), force=True)
         filters += [dict(hdf5plugin.Blosc(cname="lz4")), dict(hdf5plugin.Blosc2(cname="lz4")), dict(hdf5plugin.Blosc2(cname="zstd"))]
     except ImportError:

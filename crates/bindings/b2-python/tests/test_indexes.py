@@ -1,4 +1,4 @@
-"""Indexes and tables of python-blosc2 after changes here: its answers are those of NumPy."""
+"""Indexes and tables of python-blosc2 after changes here: its query results equal NumPy's."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check(path, x, contiguous=True):
     a = blosc2.open(str(path), mode="r")
     np.testing.assert_array_equal(a[:], x)
     np.testing.assert_array_equal(x[np.asarray(blosc2.argsort(a)[:])], np.sort(x))
-    if contiguous:  # python-blosc2 finds items of no sparse frame in this way.
+    if contiguous:  # python-blosc2 does not support such queries on sparse frames.
         np.testing.assert_array_equal(np.sort(a[a > 999].compute()[:]), np.sort(x[x > 999]))
 
 
@@ -255,7 +255,7 @@ def test_what_breaks_a_table_is_refused(tmp_path):
         change.append([1])
     g.remove("_cols/v", allow_table_edit=True)
     assert list(g.group("_cols")) == ["id"]
-    # A table as a whole may go.
+    # A whole table may be removed.
     both = b2kit.open_group(tmp_path / "both.b2d", mode="a")
     shutil.copytree(path, tmp_path / "both.b2d/inner")
     assert both.group("inner").kind == "CTable"

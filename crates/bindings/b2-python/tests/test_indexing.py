@@ -88,7 +88,7 @@ def mixed_keys(draw, shape):
     if draw(st.booleans()):
         parts.insert(draw(st.integers(0, len(parts))), ...)
         if dim < len(shape) and parts[-1] is not ...:
-            # Behind the ellipsis, parts apply to other dimensions than those they were made for.
+            # After the ellipsis, parts apply to other dimensions than those they were generated for.
             parts = [part for part in parts if part is not ...] + [...]
     return tuple(parts)
 

@@ -72,7 +72,7 @@ def expected(data, fill, items):
     whole = np.full(data.shape, fill, data.dtype)
     whole[tuple(slice(0, length) for length in items.shape)] = items
     if data.ndim == 1:
-        # Of several dimensions netCDF 4.9 returns arbitrary bytes behind what was written.
+        # With several dimensions netCDF 4.9 returns arbitrary bytes after the written items.
         np.testing.assert_array_equal(data[...], whole)
     return whole
 

@@ -1,4 +1,4 @@
-"""Chunks of C-Blosc 1, and the codecs of numcodecs, beside the libraries that everybody has."""
+"""Chunks of C-Blosc 1, and the codecs of numcodecs, compared with the original libraries."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_codec_is_that_of_numcodecs() -> None:
     config = theirs.Blosc("zlib").get_config()
     del config["id"]
     assert ours.Blosc.from_config(config).cname == "zlib"
-    # Not in place of theirs unless asked.
+    # Their codecs are not replaced unless requested.
     assert isinstance(numcodecs.get_codec({"id": "blosc"}), theirs.Blosc)
     try:
         ours.register()
@@ -122,7 +122,7 @@ def test_blosc2_is_found_by_its_id() -> None:
     assert codec.encode(data)[0] == 5
     blosc2 = pytest.importorskip("blosc2")
     assert codec.decode(blosc2.compress2(data.tobytes(), typesize=4)) == data.tobytes()
-    # What HDF5's filter stores: an array, or a frame without a shape.
+    # HDF5's filter stores an array, or a frame without a shape.
     square = np.arange(120, dtype="<f4").reshape(10, 12)
     stored = blosc2.asarray(square, chunks=(4, 7), blocks=(2, 3)).to_cframe()
     assert codec.decode(stored) == square.tobytes()

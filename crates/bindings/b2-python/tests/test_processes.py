@@ -63,7 +63,7 @@ def test_relative_paths_after_a_change_of_directory(tmp_path, monkeypatch, spars
     with w.edit() as e:
         e[1] = -2
         monkeypatch.chdir(second)
-    # A sparse frame opens chunk files when they are read, and this one was changed meanwhile.
+    # A sparse frame opens chunk files when they are read, and this one has changed in the meantime.
     assert r.refresh() and (r[0] == x[0]).all() and (r[1] == -2).all()
     w[0] = -1
     new[0] = -3
@@ -356,7 +356,7 @@ for call in (lambda e: e.shape, lambda e: e[0], lambda e: e.append(x[:1]), lambd
     except b2kit.errors.ArgumentError as error:
         assert "callback" in str(error) and raised, error
 assert a.shape == (10, 1000) and (b2kit.open(path)[...] == x[:10]).all()
-# Another array, or the array itself as it was, can be used.
+# Another array, or a snapshot of the array itself, can be used.
 seen = []
 b = b2kit.zeros((3,), "i4")
 with a.edit() as e:
@@ -401,7 +401,7 @@ for codec in ("zlib",):
                 refused.append(1)
             thread.join()
     assert refused, "the calls never met"
-    # Afterwards, and beside each other, nothing is refused.
+    # Afterwards, and concurrently, nothing is refused.
     assert (a.read(out=whole) == x).all()
     half = np.empty((800, 1600), x.dtype)
     threads = [threading.Thread(target=lambda n=n: a.read(out=half[:, 800 * n : 800 * n + 800])) for n in (0, 1)]

@@ -1,4 +1,4 @@
-"""What C programs and python-blosc2 keep in other ways: attributes that are not msgpack, members in embed.b2e."""
+"""Other storage by C programs and python-blosc2: attributes that are not msgpack, members in embed.b2e."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_saved_tensors_open_as_arrays(tmp_path, dtype, shape):
 
 @pytest.mark.parametrize("dtype", ["i2", "u2", "i4", "u8", "f4", "f8", "c8", "c16", ">f8", "M8[s]", "f2"], ids=str)
 def test_pcodec_keeps_every_bit(tmp_path, dtype):
-    """The codec takes numbers and no filters; python-blosc2 cannot read its files, and a copy of them it can."""
+    """The codec takes numbers and no filters; python-blosc2 can read only copies with another codec."""
     rng = np.random.default_rng(7)
     x = rng.integers(0, 2**15, (90, 111)).astype("i8").astype(dtype)
     if x.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Stores that lead to other files, and files that are not stores."""
+"""Stores that refer to other files, and files that are not stores."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def programs(tmp_path_factory):
     assert len(programs) > 8
     for name, text in programs.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
-    # Values that are shown by their mere mention, and imports of several examples, are no mistakes.
+    # Bare expressions that show a value, and repeated imports of several examples, are not mistakes.
     settings = {"typeCheckingMode": "strict", "reportUnusedExpression": False, "reportUnusedImport": False, "pythonVersion": "3.11"}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     return folder

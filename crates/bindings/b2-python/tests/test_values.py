@@ -150,7 +150,7 @@ def test_a_field_that_does_not_fit():
 
 
 def test_new_arrays(tmp_path):
-    """A type that is asked for truncates fractions, as NumPy does, and wraps or cuts nothing."""
+    """An explicit type truncates fractions, as in NumPy, but nothing is wrapped or cut."""
     assert b2kit.asarray(np.array([1.7, -1.7]), dtype="i4")[...].tolist() == [1, -1]
     assert b2kit.asarray(["foobar"])[0] == "foobar" and b2kit.full(2, "foobar").dtype == "U6"
     for x, dtype in (
@@ -182,7 +182,7 @@ def test_dask(tmp_path):
     a = b2kit.zeros(4, dtype="i1", path=tmp_path / "a.b2nd")
     with pytest.raises(ValueError):
         da.store(da.from_array(np.array([1, 2, 1000, 4]), chunks=2), a, lock=True)
-    # A type that is not that of the blocks.
+    # A type other than that of the blocks.
     wrong = da.from_array(np.array(["foo", "foobar"], dtype=object), chunks=1).map_blocks(
         lambda block: block.astype("U6"), dtype="U3"
     )

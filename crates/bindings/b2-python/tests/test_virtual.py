@@ -25,7 +25,7 @@ DTYPES = ["u1", "<i2", ">i4", "f8", "c16", "?", "<U5", "S3", "M8[s]"]
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Parts are read wherever they can be, however small the chunks."""
+    """Parts are read whenever possible, however small the chunks."""
     for name in "_SMALL_FILE", "_WORTH", "_GAP", "_GAP_FILE":
         monkeypatch.setattr(_zarr_blosc, name, 0)
     monkeypatch.setattr(_zarr_blosc, "_MOST", 2.0)
@@ -34,7 +34,7 @@ def eager(monkeypatch):
 
 
 def opened(refs, zarr_format=3):
-    # By way of text, as everybody stores them.
+    # Through JSON text, as they are usually stored.
     fs = fsspec.filesystem("reference", fo=json.loads(json.dumps(refs)), remote_protocol="file", skip_instance_cache=True)
     store = FsspecStore(AsyncFileSystemWrapper(fs, asynchronous=True), path="", read_only=True)
     return zarr.open_group(store, mode="r", zarr_format=zarr_format)
@@ -92,7 +92,7 @@ def test_special_chunks_are_missing_or_inline(tmp_path, zarr_format):
         stored = [key for key in refs["refs"] if "z" not in key.rsplit("/", 1)[-1]]
         assert len(stored) == (2 if name == "value" else 0)
         np.testing.assert_array_equal(opened(refs, zarr_format)[name][...], np.full((40, 30), value))
-    # Zeros are the fill value, so that NaN has to be told.
+    # Zeros are the fill value, so NaN must be stored inline.
     blosc2.nans((40, 30), urlpath=str(tmp_path / "both.b2nd"), **layout)
     with b2kit.open(tmp_path / "both.b2nd", "a") as a:
         a.resize((60, 30))

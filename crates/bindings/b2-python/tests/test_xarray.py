@@ -282,7 +282,7 @@ def later(ds, days):
 
 
 def alone(folder):
-    """Nothing temporary is left."""
+    """No temporary files remain."""
     return all(name.count(".") == 1 for name in os.listdir(folder))
 
 
@@ -462,7 +462,7 @@ xr.Dataset({"x": ("t", np.arange(5))}).b2kit.to_store(sys.argv[1])
     assert child.returncode != 0
     [left] = os.listdir(tmp_path)
     assert left.startswith(".b2kit-a.b2d-") and left.endswith(".tmp")
-    # Of other stores, of a living process, and with the only copy of a store.
+    # Leftovers of other stores, of a living process, and with the only copy of a store.
     others = [".b2kit-b.b2d-0123456789ab.tmp", ".b2kit-a.b2d-0123456789ab.tmp", ".b2kit-a.b2d-0123456789ac.tmp"]
     for name in others:
         (tmp_path / name).mkdir()

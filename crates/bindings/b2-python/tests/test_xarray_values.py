@@ -1,4 +1,4 @@
-"""What xarray writes arrives whole: text, numbers and letters, in every way of writing, and between engines."""
+"""Values that xarray writes survive unchanged: text, numbers and characters, with every way of writing and every engine."""
 
 import os
 import warnings
@@ -30,7 +30,7 @@ def listing(folder):
     return sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
 
 
-# What a store has, and what does not fit into that.
+# The contents of a store, and values that do not fit into them.
 GROWN = [
     (np.array(["foo"]), np.array(["foobar"])),
     (np.array(["foo"], object), np.array(["foobar"], object)),
@@ -222,7 +222,7 @@ def test_a_group_is_replaced_alone(tmp_path):
     xr.testing.assert_identical(opened(path), base())
     xr.testing.assert_identical(opened(path, group="other"), base())
     xr.testing.assert_identical(opened(path, group="part"), new)
-    # A group that is not there, one in a store that is not there, and the root.
+    # A missing group, one in a missing store, and the root.
     new.b2kit.to_store(path, group="z/deep", mode="w")
     assert set(xr.open_datatree(path, engine="b2kit").groups) == {"/", "/part", "/other", "/z", "/z/deep"}
     new.b2kit.to_store(tmp_path / "b.b2d", group="x", mode="w")

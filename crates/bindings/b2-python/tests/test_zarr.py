@@ -215,7 +215,7 @@ def test_chunks_in_files_are_read_without_requests(tmp_path, pipeline, monkeypat
     assert all(path.name == "1" and path.parent.name == "1" for path in asked)
 
     class Other(LocalStore):
-        """May read in a way of its own."""
+        """May read differently."""
 
     asked.clear()
     np.testing.assert_array_equal(zarr.open_array(Other(tmp_path / "z"), mode="r")[3:9, 3:9], items[3:9, 3:9])

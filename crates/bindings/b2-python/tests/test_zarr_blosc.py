@@ -1,4 +1,4 @@
-"""Zarr's own codec ``blosc``, read in parts: beside zarr-python without this package, with both of its pipelines."""
+"""Zarr's own codec ``blosc``, read in parts, compared with zarr-python without this package, with both of its pipelines."""
 
 import math
 import random

@@ -37,7 +37,7 @@ pub enum Op {
     Mark(u64),
 }
 
-/// The change that an [`Op`] makes to a name in a directory: the file or directory that it then stands for, or none.
+/// The change that an [`Op`] makes to a name in a directory: the file or directory that it then refers to, or none.
 pub(crate) type Change<'a> = (NodeId, &'a OsString, Option<NodeId>);
 
 /// Applies a change, even if earlier changes are missing: names have no order.

@@ -6,7 +6,7 @@ use std::ops::Range;
 pub type Sum = fn(&[u8]) -> u32;
 
 /// The signatures of blocks that end with a checksum.
-const SIGNATURES: [&[u8; 4]; 16] = [
+pub const SIGNATURES: [&[u8; 4]; 16] = [
     b"\x89HDF", b"OHDR", b"OCHK", b"FRHP", b"FHIB", b"BTHD", b"BTIN", b"BTLF", b"FAHD", b"FADB", b"EAHD",
     b"EAIB", b"EASB", b"EADB", b"SMTB", b"SMLI",
 ];

@@ -6,7 +6,7 @@ use b2_frame::{FrameWriter, Storage, SuperChunk};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, NdArray, NdError, Selection, range, source};
 
-use crate::fixtures::{compare, costs, same};
+use crate::fixtures::{compare, same, tuning};
 use crate::store::Store;
 
 /// A random selection of any kind along each dimension, none of which is empty.
@@ -74,10 +74,10 @@ fn selections_read_the_same() {
         let path = dir.path().join(case.to_string());
         let (mut store, near) = array(dice, (case % 5 == 0).then_some(&path));
         store.most = *dice.pick(&[1, 2, 16]);
-        let (costs, compare) = (costs(dice), compare(dice));
-        let near = near.super_chunk().clone().with_costs(costs).with_compare(compare);
+        let (tuning, compare) = (tuning(dice), compare(dice));
+        let near = near.super_chunk().clone().with_tuning(tuning).with_compare(compare);
         let near = NdArray::from_super_chunk(near).unwrap();
-        let options = AsyncOptions::new().costs(costs).compare(compare);
+        let options = AsyncOptions::new().tuning(tuning).compare(compare);
         let options = options.max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
         let far = store.in_any_order(dice, AsyncNdArray::open_with(store.clone(), &options)).unwrap();
         for _ in 0..4 {

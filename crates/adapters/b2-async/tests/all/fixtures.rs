@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use b2_async::{AsyncNdArray, AsyncOptions, AsyncSuperChunk};
-use b2_frame::{Compare, FrameError, ReadCosts, SuperChunk};
+use b2_frame::{Compare, FrameError, ReadTuning, SuperChunk};
 use b2_testkit::Rng;
 use b2nd::{NdArray, NdError};
 
@@ -13,11 +13,12 @@ use crate::arrays::{points, selection};
 use crate::store::Store;
 
 /// Costs that fetch as little as possible at a time.
-pub(crate) const TINY: ReadCosts = ReadCosts::LOCAL.small(0).head(0).gap(0).at_once(0);
-const TINY_AHEAD: ReadCosts = TINY.ahead(true).at_once(4096);
+pub(crate) const TINY: ReadTuning =
+    ReadTuning::LOCAL.whole_chunk_max(0).head_len(0).coalesce_gap(0).coalesce_max(0);
+const TINY_AHEAD: ReadTuning = TINY.prefetch(true).coalesce_max(4096);
 
-pub(crate) fn costs(dice: &mut Rng) -> ReadCosts {
-    *dice.pick(&[ReadCosts::REMOTE, ReadCosts::LOCAL, TINY, TINY_AHEAD])
+pub(crate) fn tuning(dice: &mut Rng) -> ReadTuning {
+    *dice.pick(&[ReadTuning::REMOTE, ReadTuning::LOCAL, TINY, TINY_AHEAD])
 }
 
 pub(crate) fn compare(dice: &mut Rng) -> Compare {
@@ -63,7 +64,7 @@ fn files_of_c_read_the_same() {
     let (mut narrays, mut nframes) = (0, 0);
     for path in paths {
         let store = Store::read(&path);
-        let options = SuperChunk::options().costs(costs(dice)).compare(compare(dice));
+        let options = SuperChunk::options().tuning(tuning(dice)).compare(compare(dice));
         let near = options.open(&path).unwrap();
         let far = store
             .in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &options.clone().into()))

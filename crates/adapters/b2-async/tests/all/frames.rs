@@ -5,7 +5,7 @@ use b2_chunk::{Chunk, Compression, FilterSlot};
 use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 use b2_testkit::Rng;
 
-use crate::fixtures::{compare, costs, same};
+use crate::fixtures::{compare, same, tuning};
 use crate::store::Store;
 
 #[test]
@@ -29,7 +29,7 @@ fn bytes_and_items_read_the_same() {
             writer.append(Chunk::compress_bytes(&data, &cparams).unwrap()).unwrap();
         }
         let bytes = writer.finish().unwrap().into_bytes();
-        let options = SuperChunk::options().costs(costs(dice)).compare(compare(dice));
+        let options = SuperChunk::options().tuning(tuning(dice)).compare(compare(dice));
         let near = options.from_bytes(bytes.clone()).unwrap();
         let store = Store::new(bytes);
         // A single request is allowed even above the limit of bytes in flight.

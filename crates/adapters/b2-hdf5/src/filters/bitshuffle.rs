@@ -7,12 +7,12 @@ use super::codecs::codec;
 
 /// Default bytes of a block.
 const TARGET: usize = 8192;
-/// Fewest items of a block of default size.
+/// Minimum number of items of a block of default size.
 const MIN_ITEMS: usize = 128;
 /// Blocks consist of whole groups of this many items.
 const GROUP: usize = 8;
 
-/// Decodes a chunk of bitshuffle into `dst`. Returns `None` for data or parameters that do not fit.
+/// Decodes a chunk of bitshuffle into `dst`. Returns `None` for invalid data or parameters.
 pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     let number = |n: usize| params.get(n).map_or(Some(0), |&value| usize::try_from(value).ok());
     let (itemsize, per_block, compression) = (number(2)?, number(3)?, number(4)?);
@@ -60,7 +60,7 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
         };
         BitShuffle.backward(&FilterContext::new(itemsize), 0, bits, block).ok()?;
     }
-    // Items that do not fill a group are stored as they are.
+    // Items that do not fill a group are stored unshuffled.
     tail.copy_from_slice(src.get(..tail.len())?);
     Some(())
 }
@@ -70,7 +70,7 @@ enum Blocks {
     Coded(Box<dyn b2_codecs::Decoder>),
 }
 
-/// Decodes a chunk of the LZ4 filter into `dst`. Returns `None` for data that do not fit.
+/// Decodes a chunk of the LZ4 filter into `dst`. Returns `None` for invalid data.
 pub(super) fn decode_lz4(src: &[u8], dst: &mut [u8]) -> Option<()> {
     let (header, mut src) = src.split_first_chunk::<12>()?;
     let (len, block) = header.split_first_chunk::<8>()?;
@@ -83,7 +83,7 @@ pub(super) fn decode_lz4(src: &[u8], dst: &mut [u8]) -> Option<()> {
         let (len, rest) = src.split_first_chunk::<4>()?;
         let (coded, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
         src = rest;
-        // A block that did not shrink is stored as it is.
+        // A block that did not shrink is stored uncompressed.
         match coded.len() == dst.len() {
             true => dst.copy_from_slice(coded),
             false => decoder.decode(coded, dst).ok()?,

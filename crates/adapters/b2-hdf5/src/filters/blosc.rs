@@ -16,7 +16,7 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits, control: &Cont
     chunk.decompress_bytes_into(dst, &dparams).map_err(|error| error.to_string())
 }
 
-/// Returns the bytes that a chunk of Blosc 1 decodes to.
+/// Returns the number of bytes that a chunk of Blosc 1 decodes to.
 pub(super) fn decoded_len(src: &[u8]) -> Result<usize, String> {
     ChunkRef::from_slice(src).map(|chunk| chunk.nbytes()).map_err(|error| error.to_string())
 }
@@ -54,12 +54,12 @@ impl<'a> Blocks<'a> {
         self.lazy.block_range(0).len() as u64
     }
 
-    /// The range of decoded bytes of the chunk that a block has.
+    /// The range of the decoded chunk that a block covers.
     pub(crate) fn block_range(&self, nblock: usize) -> Range<usize> {
         self.lazy.block_range(nblock)
     }
 
-    /// Begins to decode blocks.
+    /// Creates a decoder for the blocks.
     pub(crate) fn decoder(&self) -> Result<Decoder<'_>, String> {
         let decoder = self.lazy.decoder(&self.dparams).map_err(|error| error.to_string())?;
         let mut decoder = Decoder { blocks: self, decoder, first: None };
@@ -76,7 +76,7 @@ impl<'a> Blocks<'a> {
 pub(crate) struct Decoder<'a> {
     blocks: &'a Blocks<'a>,
     decoder: BlockDecoder<'a>,
-    /// The first block, if others refer to it.
+    /// The first block, if other blocks refer to it.
     first: Option<Vec<u8>>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Decoder<'a> {
         self.decoder.decode(nblock, stored, first, dst).map_err(|error| error.to_string())
     }
 
-    /// Decodes a block so far that any part of it can be written to its place, if that is faster than decoding it.
+    /// Undoes the compression of a block, but leaves the unshuffling to the copy; `None` if decoding the whole block is faster.
     pub(crate) fn parts(&mut self, nblock: usize) -> Result<Option<BlockParts<'_>>, String> {
         let (stored, len) = (Self::stored(self.blocks, nblock), self.blocks.block_range(nblock).len());
         self.decoder.parts(nblock, stored, 0..len).map_err(|error| error.to_string())
@@ -116,7 +116,7 @@ pub(super) fn decode_frame(
     array.all().read_bytes_into(dst).map_err(|error| error.to_string())
 }
 
-/// Returns the bytes that a frame decodes to.
+/// Returns the number of bytes that a frame decodes to.
 pub(super) fn frame_len(src: Bytes, limits: &Limits) -> Result<usize, String> {
     usize::try_from(open(src, limits, &Control::new().threads(1))?.nbytes())
         .map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! LZF (filter 32000), which h5py brings along.
+//! LZF (filter 32000), which is part of h5py.
 
 /// Decodes a stream. Returns the length of the result, or `None` if it does not fit into `dst`.
 ///

@@ -1,7 +1,7 @@
-//! The filters of HDF5, from which a chunk is decoded.
+//! Decoding the filters of HDF5.
 //!
-//! Codecs are those of Blosc2 where it has them, and bzip2; all else is here. A decoder fills its destination exactly, reads its
-//! stream to the end and compares the checksum that it has, or fails.
+//! Codecs come from Blosc2 and bzip2; everything else is implemented here. A decoder fills its destination exactly, reads its
+//! stream to the end and compares the checksum if there is one; otherwise it fails.
 
 mod bits;
 mod bitshuffle;
@@ -36,10 +36,10 @@ pub(crate) const BLOSC2: u16 = 32026;
 /// Filters of a data set: HDF5 has no more.
 const MAX_FILTERS: usize = 32;
 
-/// Maximum bytes that a compression adds to its input, in addition to an eighth of it: headers.
+/// Maximum growth of incompressible data in headers, in addition to an eighth of its size.
 const ROOM: usize = 1024;
 
-/// Limit of all bytes between the filters of a chunk: this many chunks, plus this many bytes.
+/// Limit of the sum of all intermediate results of a chunk: this many chunks, plus this many bytes.
 const BETWEEN: (usize, usize) = (8, 16 << 20);
 
 /// A filter of a data set.
@@ -59,7 +59,7 @@ impl Filter {
         Self { id, params, name }
     }
 
-    /// Returns a name for people.
+    /// Returns a human-readable name.
     pub fn name(&self) -> String {
         match (known(self.id), &self.name) {
             (Some(name), _) if self.has_binary_scale() => format!("{name} (E-scale)"),
@@ -109,7 +109,7 @@ impl Filter {
         format!("{}: the data of a chunk does not fit", self.name())
     }
 
-    /// Whether floats are scaled by powers of two, which HDF5 has a number for, but no code.
+    /// Whether floats are scaled by powers of two, which HDF5 defines but does not implement.
     fn has_binary_scale(&self) -> bool {
         self.id == SCALE_OFFSET && self.params.first() == Some(&scale_offset::BINARY)
     }
@@ -335,7 +335,7 @@ impl Stream {
                 let mut decoder = codec(id)?.decoder(&CodecContext::new(0)).ok()?;
                 match decoder.decode(src, dst) {
                     Ok(()) => Some(dst.len()),
-                    // Now the length is known. A second time, since the first one may have stopped in front of the checksum.
+                    // Decode again with the known length, since the first call may have stopped before the checksum.
                     Err(CodecError::WrongLength { got, .. }) => {
                         decoder.decode(src, dst.get_mut(..got)?).ok().map(|()| got)
                     }
@@ -377,7 +377,7 @@ fn copy_whole(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
 fn checked(src: &[u8]) -> Result<&[u8], String> {
     let (data, sum) = src.split_last_chunk::<4>().ok_or("fletcher32: the checksum is missing")?;
     let (stored, found) = (u32::from_le_bytes(*sum), fletcher32(data));
-    // HDF5 before 1.6.3 stored the bytes of both halves in the other order, and is still read.
+    // HDF5 before 1.6.3 swapped the bytes of both halves; such files are still valid.
     let swapped = (found & 0x00FF_00FF) << 8 | found >> 8 & 0x00FF_00FF;
     if stored != found && stored != swapped {
         return Err("fletcher32: the data does not match its checksum".into());
@@ -390,7 +390,7 @@ fn fletcher32(data: &[u8]) -> u32 {
     let (mut low, mut high) = (0_u32, 0_u32);
     let fold = |sum: u32| (sum & 0xFFFF).wrapping_add(sum >> 16);
     let (words, odd) = data.as_chunks::<2>();
-    // Sums of as many words as cannot overflow.
+    // As many words at a time as cannot overflow the sums.
     for words in words.chunks(360) {
         for word in words {
             low = low.wrapping_add(u16::from_be_bytes(*word).into());
@@ -461,10 +461,8 @@ mod tests {
         for (id, stream) in [(GZIP, zlib(&plain)), (BZIP2, bzip2_of(&plain))] {
             let good = decode(&[(id, &[])], &stream, plain.len());
             assert_eq!(good.unwrap(), plain);
-            for bit in 0..stream.len() * 8 {
-                let mut flipped = stream.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                // A bit that means nothing, such as padding, may be anything.
+            for (bit, flipped) in b2_testkit::hostile::flips(&stream, 1) {
+                // A bit without meaning, such as padding, may have any value.
                 let found = decode(&[(id, &[])], &flipped, plain.len());
                 assert!(found.as_ref().map_or(true, |found| *found == plain), "filter {id}, bit {bit}");
             }
@@ -513,7 +511,7 @@ mod tests {
             });
             let control = control.begin(plain.len() as u64, 1).quiet();
             let result = chunk.decode(stored.clone(), 0, &mut dst, &control);
-            // Before the last of them, and the one before that.
+            // In the last filter but one, and the one before it.
             assert_eq!((result.is_err(), control.check().is_err()), (after < 2, after < 2), "{after}");
         }
         assert_eq!(dst, plain);

@@ -1,6 +1,6 @@
 //! N-bit (filter 5): the significant bits of numbers, without the padding around them.
 //!
-//! The parameters are their own number, a flag that nothing was packed, the number of items, and a description of the item:
+//! The parameters are their number, a flag that data are not packed, the number of items, and a description of the item:
 //!
 //! ```text
 //! number    = 1, size, order (0 little-endian, 1 big-endian), precision, offset
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Bits follow each other without gaps, from the most significant bit of a number down. Bytes of other types are stored
-//! as they are. Padding is 0.
+//! unchanged. Padding is 0.
 
 use super::bits::Bits;
 
-/// Deepest nesting, more than datatypes may have.
+/// Maximum nesting, more than datatypes may have.
 const MAX_DEPTH: usize = 32;
 
 /// Decodes a chunk into `dst`. Returns `None` for data or parameters that do not fit.
@@ -33,7 +33,7 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     dst.chunks_exact_mut(item.size()).try_for_each(|place| item.decode(&mut bits, place))
 }
 
-/// Returns the bytes that a chunk of `stored` bytes has by its parameters. If nothing was packed, they may end in front of the
+/// Returns the bytes that a chunk of `stored` bytes has by its parameters. If nothing was packed, they may end before the
 /// item.
 pub(super) fn decoded_len(params: &[u32], stored: usize) -> Option<usize> {
     let number = |n: usize| params.get(n).and_then(|&value| usize::try_from(value).ok());
@@ -82,7 +82,7 @@ impl Item {
             }
             3 => {
                 let (count, mut fields) = (number()?, Vec::new());
-                // Fields share no bytes, so that an item takes no longer than its size.
+                // Fields must not overlap, so that the work for an item is bounded by its size.
                 let mut left = size;
                 for _ in 0..count {
                     let offset = usize::try_from(params.next()?).ok()?;

@@ -8,19 +8,19 @@
 //!
 //! Integers in the stream are little-endian. A difference of all ones represents the fill value, if there is one. Floats
 //! are rounded to decimal places: differences are integers, divided by a power of ten. Where all bits would be needed,
-//! the numbers are stored as they are, and without the header if the scale of integers asks for that.
+//! the numbers are stored unchanged, and without the header if the scale of integers requests it.
 
 use super::bits::Bits;
 
 /// The kind of scale of floats by a power of ten.
 const DECIMAL: u32 = 0;
-/// The kind of scale of floats by a power of two, which no version of HDF5 has.
+/// The kind of scale of floats by a power of two, which no version of HDF5 implements.
 pub(super) const BINARY: u32 = 1;
 /// The kind of scale of integers.
 const INTEGER: u32 = 2;
 /// Number of parameters.
 const PARAMS: usize = 20;
-/// Bytes in front of the differences.
+/// Bytes before the differences.
 const HEADER: usize = 21;
 
 /// Decodes a chunk into `dst`. Returns `None` for data or parameters that do not fit.
@@ -82,7 +82,7 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Whether integers are to have all their bits, so that nothing is done to them.
+/// Whether integers keep all their bits, so that the filter does nothing.
 fn is_plain(params: &[u32]) -> bool {
     matches!(params, &[INTEGER, bits, _, _, size, ..] if size.checked_mul(8) == Some(bits))
 }

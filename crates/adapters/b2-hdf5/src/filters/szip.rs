@@ -1,7 +1,7 @@
 //! Szip (filter 4): the lossless coding of CCSDS 121.0-B, as HDF5 stores it.
 //!
-//! Samples come in blocks, and blocks in lines, each of which starts with a sample as it is if the samples are predicted
-//! from their neighbours (option NN). Each block is coded in the way that its first bits name.
+//! Samples form blocks, and blocks form lines. A line starts with an unpredicted sample if samples are predicted
+//! from their neighbours (option NN). The first bits of a block select its coding.
 
 use super::bits::Bits;
 
@@ -11,11 +11,11 @@ const NEIGHBOUR: u32 = 32;
 const BIG_ENDIAN: u32 = 16;
 /// Blocks in a segment; a run of zero blocks may reach to its end.
 const SEGMENT: usize = 64;
-/// The coded number of zero blocks that means the rest of the segment.
+/// The code for "zero blocks up to the end of the segment".
 const REST: u64 = 5;
 
-/// Decodes a chunk into `dst`, which has the length that the chunk has. Returns `None` if the data or the parameters are
-/// none that an encoder produces.
+/// Decodes a chunk into `dst`, whose length is that of the chunk. Returns `None` for data or parameters that
+/// no encoder produces.
 pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     let &[options, per_block, bits, per_line, ..] = params else { return None };
     let (per_block, per_line) = (usize::try_from(per_block).ok()?, usize::try_from(per_line).ok()?);
@@ -73,7 +73,7 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Returns the length of the result, which is in front of the stream.
+/// Returns the length of the result, which precedes the stream.
 pub(super) fn decoded_len(src: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(*src.first_chunk()?)).ok()
 }
@@ -87,7 +87,7 @@ struct Line {
 }
 
 impl Line {
-    /// Decodes a line: the blocks in which its first samples are.
+    /// Decodes the blocks of a line that contain its first samples.
     fn decode(&self, bits: &mut Bits<'_>, wanted: usize, out: &mut Vec<u64>) -> Option<()> {
         out.clear();
         let blocks = self.samples.div_ceil(self.per_block);
@@ -156,7 +156,7 @@ impl Line {
         Some(())
     }
 
-    /// Turns differences, folded to numbers without sign, back into samples.
+    /// Converts differences, mapped to unsigned numbers, back to samples.
     fn undo_prediction(&self, samples: &mut [u64]) {
         let most = (1_u64 << self.bits) - 1;
         let middle = most / 2 + 1;
@@ -179,7 +179,7 @@ impl Line {
     }
 }
 
-/// Pairs of small samples, each coded as one number. Of the first pair of a line only the second is there.
+/// Pairs of small samples, each coded as one number. The first pair of a line lacks its first sample.
 fn pairs(bits: &mut Bits<'_>, first: usize, end: usize, out: &mut Vec<u64>) -> Option<()> {
     let mut is_half = first == 1;
     while out.len() < end {
@@ -208,13 +208,9 @@ mod tests {
 
     #[test]
     fn damage_is_no_panic() {
-        let mut seed = 1_u32;
+        let mut rng = b2_testkit::Rng::new(1);
         for _ in 0..20_000 {
-            let mut src = [0_u8; 24];
-            for byte in &mut src {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                *byte = (seed >> 24) as u8;
-            }
+            let mut src = rng.bytes(24);
             src[..4].copy_from_slice(&64_u32.to_le_bytes());
             for bits in [8, 16, 24, 32, 64, 70] {
                 let _ = decode(&[NEIGHBOUR, 8, bits, 32], &src, &mut [0; 64]);

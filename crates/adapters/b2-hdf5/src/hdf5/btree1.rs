@@ -3,9 +3,9 @@
 use super::cursor::Cursor;
 use super::header::Below;
 
-/// Whether children are needed, by their key and the next one.
+/// Decides by the key of a child and the next key whether the child is needed.
 type Wants<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> bool + 'a;
-/// Takes the key and the address of a child.
+/// Receives the key and the address of a child.
 type Each<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
 /// The kind of entries of a tree.
@@ -59,7 +59,7 @@ pub(super) fn walk(
     // Signature, kind, level and number of children, then the addresses of the neighbours.
     let head = usize::from(size).saturating_mul(2).saturating_add(8);
     let key = over.key(below);
-    // Nodes to be read, the next one last, and their levels, which only the root may choose.
+    // A stack of nodes to be read and their levels; only the root determines the level.
     let mut left = vec![(root, None)];
     while let Some((address, level)) = left.pop() {
         let start = below.metadata(address, head as u64)?;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
 
-/// The most levels of a tree.
+/// Maximum number of levels of a tree.
 const DEEPEST: u16 = 32;
 /// Bytes of a node around its records: signature, version and kind before, a checksum after.
 const HEAD: u64 = 6;
@@ -21,14 +21,14 @@ pub(super) struct Tree {
     root: u64,
     /// Records in the root.
     count: u64,
-    /// The levels, the leaves first.
+    /// The levels, starting with the leaves.
     levels: Vec<Level>,
     offset_size: u8,
 }
 
 /// The nodes of a level.
 struct Level {
-    /// Most records of a node.
+    /// Maximum number of records of a node.
     most: u64,
     /// Bytes of the number of records of such a node, and of all records in it and below it.
     count: u8,
@@ -114,7 +114,7 @@ impl Tree {
             return Err(wrong());
         }
         let records = usize::try_from(records).ok().and_then(|len| cursor.bytes(len)).ok_or_else(wrong)?;
-        // Where the last record was.
+        // The position of the last record relative to the one searched for.
         let mut last = Ordering::Less;
         for record in records.chunks_exact(self.record).map(Some).chain([None]) {
             let place = record.map_or(Ok(Ordering::Greater), &mut *compare)?;

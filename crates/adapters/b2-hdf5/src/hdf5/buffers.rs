@@ -13,10 +13,10 @@ const MAX_POOLED_LEN: usize = 64 << 20;
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// Returns bytes to be overwritten.
+    /// Returns a buffer with arbitrary contents, to be overwritten.
     pub(super) fn take(&self, len: usize) -> Result<Vec<u8>, OutOfMemory> {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The smallest that is large enough: chunks and their blocks differ much.
+        // The smallest that is large enough, since the sizes of chunks and blocks differ much.
         let fits = spare.iter().enumerate().filter(|(_, bytes)| bytes.capacity() >= len);
         match fits.min_by_key(|(_, bytes)| bytes.capacity()).map(|(n, _)| n) {
             Some(n) => {
@@ -34,7 +34,7 @@ impl Buffers {
         }
     }
 
-    /// Keeps bytes for a later call.
+    /// Returns a buffer to the pool.
     pub(super) fn give_back(&self, bytes: Vec<u8>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held: usize = spare.iter().map(Vec::capacity).sum();
@@ -43,7 +43,7 @@ impl Buffers {
         }
     }
 
-    /// Returns bytes whose buffer comes back here when they are dropped.
+    /// Wraps a buffer that returns to the pool when it is dropped.
     pub(super) fn lend(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(PooledBytes { bytes, to: self.clone() })
     }

@@ -24,7 +24,7 @@ impl<T> Cache<T> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).parts.get(&address).cloned()
     }
 
-    /// Keeps a part of a size, and returns it.
+    /// Caches a part of this size, and returns it.
     pub(super) fn keep(&self, address: u64, part: T, size: usize) -> Arc<T> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.size.saturating_add(size) > self.most {

@@ -15,7 +15,7 @@ use super::slots::ChunkRecord;
 use super::{extensible_array, fixed_array};
 use crate::boxes::product;
 
-/// So many chunks are looked up one by one. After that the whole index is read.
+/// Up to this many chunks are looked up individually. After that the whole index is read.
 const MAX_LOOKUPS: usize = 8;
 /// An index of more chunks is not cached when it was read only to check it.
 const MAX_CACHED_CHUNKS: usize = 1 << 12;
@@ -25,8 +25,8 @@ type NumberedChunks = Vec<(u64, ChunkRecord)>;
 
 /// The chunks of a data set, in the order of the grid. Chunks that were never written are missing.
 ///
-/// The index is not read before a chunk is requested, and as a whole only if many are: of a remote file, the way to
-/// one chunk is all that one item needs.
+/// The index is read when the first chunk is requested, and as a whole only if many are: in a remote file, one item
+/// should cost only the path to its chunk.
 pub(crate) struct Chunks {
     below: Arc<Below>,
     chunked: ChunkedLayout,
@@ -37,11 +37,11 @@ pub(crate) struct Chunks {
     is_filtered: bool,
     /// The number of chunks along each dimension.
     grid: Vec<u64>,
-    /// How arrays number chunks: the dimensions, the slowest one first, and the most chunks along each.
+    /// How array indexes number chunks: the dimensions, the slowest first, and the maximum number of chunks along each.
     order: Vec<(usize, u64)>,
     all: Mutex<Option<Arc<NumberedChunks>>>,
     total: OnceLock<Result<Total, String>>,
-    /// Those that were looked up one by one.
+    /// Chunks that were looked up individually.
     few: Mutex<BTreeMap<u64, Option<ChunkRecord>>>,
 }
 
@@ -55,7 +55,7 @@ struct Total {
 }
 
 impl Chunks {
-    /// Creates the index of a data set of `shape`, which may grow to `most`. `is_filtered` states whether there are filters.
+    /// Creates the index of a data set of `shape`, whose maximum shape is `most`. `is_filtered` states whether there are filters.
     ///
     /// # Errors
     /// Describes the problem.
@@ -84,7 +84,7 @@ impl Chunks {
             (Index::FixedArray | Index::Implicit, Some(_)) | (Index::ExtensibleArray, None) => {
                 return Err(format!("an index ({}) that does not fit the shape", chunked.index.name()));
             }
-            // The dimension that grows without end is the slowest.
+            // The unlimited dimension is the slowest.
             (Index::ExtensibleArray, Some(axis)) => {
                 if let Some(part) = order.get_mut(..=axis) {
                     part.rotate_right(1);
@@ -128,9 +128,9 @@ impl Chunks {
         Ok(n.and_then(|n| all.get(n)).map(|(_, stored)| *stored))
     }
 
-    /// Reads the whole index, and keeps it.
+    /// Reads and caches the whole index.
     fn all(&self) -> Result<Arc<NumberedChunks>, String> {
-        // One that is damaged is not read again.
+        // A damaged index is not read again.
         if let Some(Err(what)) = self.total.get() {
             return Err(what.clone());
         }
@@ -146,7 +146,7 @@ impl Chunks {
         Ok(all)
     }
 
-    /// Reads the whole index, and keeps it if it is small.
+    /// Reads the whole index, and caches it if it is small.
     ///
     /// # Errors
     /// Describes the problem with the index.
@@ -246,7 +246,7 @@ impl Chunks {
         }
     }
 
-    /// Where the chunk of a number is, if the first is at an address and the others follow.
+    /// Returns the location of the chunk with this number if all chunks are contiguous.
     fn implied(&self, first: u64, number: u64) -> Option<ChunkRecord> {
         let index = self.index_of(&self.position(number)?)?;
         let address = index.checked_mul(self.plain)?.checked_add(first)?;
@@ -262,7 +262,7 @@ impl Chunks {
         Some(index)
     }
 
-    /// The number in the grid of the chunk that an array has at an index. `None` if it is outside of the data set.
+    /// The number in the grid of the chunk at an index of an array. `None` if it is outside the data set.
     fn number_of(&self, mut index: u64) -> Option<u64> {
         let mut at = vec![0; self.order.len()];
         for (n, (axis, count)) in self.order.iter().enumerate().rev() {
@@ -284,7 +284,7 @@ impl Chunks {
         if self.chunked.address == NOWHERE || product(&self.grid) == 0 {
             return Ok(found);
         }
-        // Chunks that are outside were left over when the data set became smaller.
+        // Chunks outside the grid remain from a larger shape.
         let mut add = |number: Option<u64>, mut stored: ChunkRecord| -> Result<(), String> {
             let Some(number) = number.filter(|_| stored.address != NOWHERE) else { return Ok(()) };
             if !self.is_filtered || stored.len == 0 {
@@ -300,14 +300,14 @@ impl Chunks {
         Ok(found)
     }
 
-    /// Reads the index, or the way to the chunk at a position of the grid.
+    /// Reads the index, or the path to the chunk at a position of the grid.
     fn read_index(
         &self,
         only: Option<&[u64]>,
         add: &mut dyn FnMut(Option<u64>, ChunkRecord) -> Result<(), String>,
     ) -> Result<(), String> {
         let (below, address, is_filtered) = (&*self.below, self.chunked.address, self.is_filtered);
-        // Only arrays number chunks, of which all dimensions but one have an end.
+        // Only array indexes number chunks; at most one of their dimensions is unlimited.
         let index = only.and_then(|at| self.index_of(at));
         match self.chunked.index {
             Index::BTree1 => self.in_tree1(only, add),
@@ -335,7 +335,7 @@ impl Chunks {
         add: &mut dyn FnMut(Option<u64>, ChunkRecord) -> Result<(), String>,
     ) -> Result<(), String> {
         let cut = || "a key is cut off".to_owned();
-        // Compares the first item of a chunk with the one that is looked for.
+        // Compares the first item of a chunk with the requested one.
         let compare = |key: &[u8], at: &[u64]| {
             let mut cursor = Cursor::new(key);
             cursor.skip(8)?;

@@ -5,7 +5,7 @@ pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
-/// An address that is not there.
+/// The undefined address.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
 impl<'a> Cursor<'a> {

@@ -17,10 +17,10 @@ use crate::filters::{Pipeline, blosc};
 /// Maximum bytes of cached chunks of which only a part was requested.
 const MAX_CACHED_LEN: usize = 64 << 20;
 
-/// Rows of at least this many bytes are decoded to their places; blocks with shorter ones are decoded to a buffer first.
+/// Rows of at least this many bytes are decoded directly to the result; blocks with shorter rows are decoded to a buffer first.
 const LONG_ROW: usize = 1024;
 
-/// Results of at least this many bytes are written past the caches.
+/// Results of at least this many bytes are written with stores that bypass the caches.
 const STREAMED: usize = 8 << 20;
 
 /// Where items are stored.
@@ -40,7 +40,7 @@ pub(super) enum Stores {
 /// A chunk of which a part was requested.
 #[derive(Clone)]
 pub(super) enum CachedChunk {
-    /// As it is stored: of the first part only the blocks were decoded that it touched.
+    /// As stored: for the first part, only the blocks that it touches were decoded.
     Stored(Bytes),
     Plain(Arc<Vec<u8>>),
 }
@@ -61,12 +61,12 @@ pub(crate) struct Data {
     pub(super) limits: Limits,
     /// The shape in HDF5, without the dimensions of an item.
     pub(super) shape: Vec<u64>,
-    /// The shape of the array: longer along dimensions of netCDF that other variables have extended.
+    /// The shape of the array, which is longer along netCDF dimensions that other variables have extended.
     pub(super) extent: Vec<u64>,
     pub(super) items: Items,
     /// The stored bytes of an item that was never written; `None` for zeros.
     pub(super) fill: Option<Vec<u8>>,
-    /// The same of an item that is not in HDF5's shape.
+    /// The same for an item outside HDF5's shape.
     pub(super) beyond: Option<Vec<u8>>,
     pub(super) place: Stores,
     /// Chunks of which parts were requested, and their positions in the grid, the most recent one last.
@@ -76,7 +76,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// Begins a call, which may use as much metadata as any other.
+    /// Begins a call with a new budget for metadata.
     pub(crate) fn begin(&self) {
         self.below.pages.begin();
     }
@@ -89,7 +89,7 @@ impl Data {
         }
     }
 
-    /// Returns where the chunks are that are stored: their positions in the grid, and the place of each.
+    /// Returns the stored chunks: the position in the grid and the location of each.
     pub(crate) fn stored_chunks(&self) -> Result<Vec<(Vec<u64>, ChunkRecord)>, Hdf5Error> {
         match &self.place {
             Stores::Chunks { chunks, .. } => chunks.stored().map_err(|what| self.damaged(what)),
@@ -120,7 +120,7 @@ impl Data {
         self.extent.iter().chain(&self.items.dims).copied().collect()
     }
 
-    /// The dimensions that an item has by itself.
+    /// The dimensions of an item.
     pub(crate) fn inner_dims(&self) -> &[u64] {
         &self.items.dims
     }
@@ -139,7 +139,7 @@ impl Data {
         memory::zeroed(len).map_err(|error| self.damaged(error.to_string()))
     }
 
-    /// Returns bytes to be overwritten.
+    /// Returns a buffer with arbitrary contents, to be overwritten.
     fn scratch(&self, len: u64) -> Result<Vec<u8>, Hdf5Error> {
         self.limits.check_memory("items, in bytes", len).map_err(Hdf5Error::limit(&self.path))?;
         let len = usize::try_from(len).map_err(|error| self.damaged(error.to_string()))?;
@@ -181,7 +181,7 @@ impl Data {
         Ok(())
     }
 
-    /// Reads items as they are stored, and fills in those that HDF5 does not have.
+    /// Reads items as they are stored, and fills in those outside HDF5's shape.
     pub(super) fn read_extent(
         &self,
         start: &[u64],
@@ -325,7 +325,7 @@ impl Data {
                 self.read_from_array(&array, at, (from, to), dst)?;
                 true
             }
-            // Of a chunk from which more and more parts are taken, all is decoded, once.
+            // A chunk from which several parts are requested is decoded completely, once.
             None => (is_first || !is_part) && self.scatter(pipeline, (at, &bytes, mask), from, to, dst)?,
         };
         if is_read {
@@ -361,7 +361,7 @@ impl Data {
         }
     }
 
-    /// Reads what a box shares with the array that a chunk is to where the box has it. Only the blocks that the box touches are
+    /// Copies the intersection of a box and an array stored as a chunk to the box. Only the blocks that the box touches are
     /// decoded.
     fn read_from_array(
         &self,
@@ -394,7 +394,7 @@ impl Data {
         slice.read_bytes_strided(dst, &strides).map_err(wrong)
     }
 
-    /// Decodes a chunk of Blosc block by block, to where the box has its rows. Returns `false`, and does nothing, if the chunk is
+    /// Decodes a Blosc chunk block by block, directly to the rows of the box. Returns `false`, and does nothing, if the chunk is
     /// something else.
     fn scatter(
         &self,
@@ -494,13 +494,13 @@ impl Data {
         fill_with(self.fill.as_deref(), dst);
     }
 
-    /// Returns an array in a chunk of filter 32026, if the chunks can become chunks of an array as they are.
+    /// Returns an array in a chunk of filter 32026, if the chunks can become chunks of an array unchanged.
     pub(crate) fn sample(&self) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
         let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
         if !self.items.are_plain() || !self.items.dims.is_empty() {
             return Ok(None);
         }
-        // Only those of filter 32026 can be.
+        // Only chunks of filter 32026 qualify.
         if pipeline.filters.first().is_none_or(|filter| filter.id != crate::filters::BLOSC2) {
             return Ok(None);
         }
@@ -513,7 +513,7 @@ impl Data {
         }
     }
 
-    /// Returns the array that a chunk is, if it is one.
+    /// Returns the array stored as a chunk, if it is one.
     fn chunk_array(
         &self,
         pipeline: &Pipeline,
@@ -553,7 +553,7 @@ impl Data {
     }
 }
 
-/// The box that two boxes share: its first item and its shape.
+/// The intersection of two boxes: its first item and its shape.
 fn shared(a: BoxBounds<'_>, b: BoxBounds<'_>) -> (Vec<u64>, Vec<u64>) {
     let parts = a.start.iter().zip(a.shape).zip(b.start.iter().zip(b.shape));
     parts

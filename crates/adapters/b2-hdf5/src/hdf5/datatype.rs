@@ -2,10 +2,10 @@
 
 use super::cursor::{Cursor, text_of};
 
-/// Deepest nesting.
+/// Maximum nesting.
 const MAX_DEPTH: usize = 16;
 
-/// A type of HDF5, with all that decides about the value of an item.
+/// A type of HDF5, with everything that determines the value of an item.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Type {
@@ -110,7 +110,7 @@ pub enum Type {
     Reference {
         /// Bytes.
         size: usize,
-        /// Whether it leads to a region of a data set.
+        /// Whether it refers to a region of a data set.
         is_region: bool,
     },
     /// A type that NumPy does not have: its description.
@@ -163,7 +163,7 @@ pub struct Member {
 pub enum End {
     /// Zeros.
     Zeros,
-    /// A zero, and anything.
+    /// A zero, followed by arbitrary bytes.
     Zero,
     /// Spaces.
     Spaces,
@@ -239,7 +239,7 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             cursor.skip(2)?;
             Type::Other { size, what: "times of HDF5's own type".into() }
         }
-        // Other numbers of paddings and encodings have no meaning yet.
+        // Other padding and encoding numbers are reserved.
         3 if flags & 0xF > 2 || flags >> 4 & 0xF > 1 => {
             Type::Other { size, what: "texts in an unknown encoding".into() }
         }
@@ -335,7 +335,7 @@ fn float(cursor: &mut Cursor<'_>, size: usize, flags: u32) -> Option<Type> {
     })
 }
 
-/// A name in a list, which older versions fill up to a multiple of 8 bytes.
+/// A name in a list, which older versions pad to a multiple of 8 bytes.
 fn name(cursor: &mut Cursor<'_>, version: u32) -> Option<String> {
     let text = cursor.text()?;
     if version < 3 {

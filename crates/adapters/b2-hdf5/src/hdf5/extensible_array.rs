@@ -1,6 +1,6 @@
 //! Extensible arrays, which index chunks that grow along one dimension.
 //!
-//! The first elements are in the index block, the others in data blocks that become larger. The index block has the addresses
+//! The first elements are in the index block, the others in data blocks of increasing size. The index block has the addresses
 //! of the first data blocks; those of the others are in secondary blocks.
 
 use super::cursor::{Cursor, NOWHERE};
@@ -23,7 +23,7 @@ struct Array<'a> {
     only: Option<u64>,
 }
 
-/// Data blocks that follow each other and have the same size.
+/// Consecutive data blocks of the same size.
 #[derive(Clone, Copy)]
 struct Run {
     /// Their first element.
@@ -59,7 +59,7 @@ pub(super) fn read(
         let page = 1_u64.checked_shl(page.into())?;
         let array =
             Array { below, address, slots, direct, least, page, width: u64::from(bits).div_ceil(8), only };
-        // Runs of data blocks in all, and those whose addresses are in the index block.
+        // The number of runs of data blocks, and of those whose addresses are in the index block.
         let runs = u32::from(bits).checked_sub(least.checked_ilog2()?)?.checked_add(1)?;
         let near = pointers.checked_ilog2()?.checked_mul(2)?;
         is_right.then_some((array, index, runs, near.min(runs)))
@@ -95,7 +95,7 @@ impl Array<'_> {
         self.direct.saturating_mul(self.slots.size)
     }
 
-    /// Blocks become more and larger by turns.
+    /// The number of blocks and their size double alternately.
     fn run(&self, n: u32) -> Run {
         let power = |n: u32| 1_u64.checked_shl(n).unwrap_or(u64::MAX);
         let before = self.least.saturating_mul(power(n).saturating_sub(1));
@@ -117,7 +117,7 @@ impl Array<'_> {
             return Ok(());
         }
         let pages = if run.count > self.page { run.count / self.page } else { 0 };
-        // Which pages were written.
+        // One bit for each page, set if it was written.
         let bits = run.blocks.saturating_mul(pages.div_ceil(8));
         let pointers = run.blocks.saturating_mul(self.below.offset_size.into());
         let len = self.width.saturating_add(bits).saturating_add(pointers);

@@ -1,4 +1,4 @@
-//! Fixed arrays, which index chunks whose most number is known: one block of elements, or pages of them.
+//! Fixed arrays, which index chunks whose maximum number is known: one block of elements, or pages of them.
 
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
@@ -38,7 +38,7 @@ pub(super) fn read(
     for n in 0..pages {
         let start = n.saturating_mul(page);
         let held = page.min(count.saturating_sub(start));
-        // Pages that were never written have no bit.
+        // The bits of pages that were never written are 0.
         if bit(&bits, n) && only.is_none_or(|only| only / page == n) {
             let at = first.saturating_add(n.saturating_mul(whole));
             slots.page(below, at, (start, held), each)?;

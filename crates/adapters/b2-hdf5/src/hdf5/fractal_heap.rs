@@ -1,6 +1,6 @@
 //! Fractal heaps, which hold many links, attributes or shared messages.
 //!
-//! Objects are in direct blocks, whose sizes follow from their place in a table: the rows of the table have the same number of
+//! Objects are in direct blocks, whose sizes follow from their position in a table: the rows of the table have the same number of
 //! blocks, and from the second row on those of each row are twice as large as those of the row before. Rows of blocks that are
 //! too large hold tables themselves (indirect blocks). An identifier states where an object starts in the concatenation of all blocks.
 
@@ -15,7 +15,7 @@ use crate::checksum::lookup3;
 
 /// Maximum bytes of cached blocks.
 const MAX_CACHED_LEN: usize = 4 << 20;
-/// Nested tables. Each has half as many bytes as the one around it at most.
+/// Maximum nesting of tables. Each covers at most half as many bytes as the one that contains it.
 const DEEPEST: u32 = 64;
 
 /// A fractal heap.
@@ -24,7 +24,7 @@ pub(super) struct Heap {
     /// Bytes of an identifier.
     id: usize,
     has_sums: bool,
-    /// Most bytes of an object in a block.
+    /// Maximum size of an object in a block, in bytes.
     most: u64,
     /// The index of the objects that are not in blocks.
     huge: u64,
@@ -33,13 +33,13 @@ pub(super) struct Heap {
     /// Bytes of the smallest blocks and of the largest direct ones.
     least: u64,
     largest: u64,
-    /// Bytes of where an object starts, and of its length.
+    /// Widths of the position of an object and of its length, in bytes.
     offset: u8,
     length: u8,
     root: u64,
     /// Rows of the root; none if it is a direct block.
     rows: u64,
-    /// Blocks that were read, by their addresses, and their bytes in all.
+    /// Cached blocks by address, and their total size in bytes.
     blocks: HashMap<u64, Arc<Vec<u8>>>,
     held: usize,
 }
@@ -103,7 +103,7 @@ impl Heap {
         parse().ok_or_else(wrong)
     }
 
-    /// Returns a number by which objects are in the order of their places.
+    /// Returns a key that sorts objects by position.
     pub(super) fn place(&self, id: &[u8]) -> u64 {
         let mut cursor = Cursor::new(id);
         cursor.u8().and_then(|_| cursor.uint(self.offset)).unwrap_or_default()
@@ -125,7 +125,7 @@ impl Heap {
             }
             1 => self.huge(below, cursor.rest()),
             2 => {
-                // The object is in its identifier, with one or two bytes of its length.
+                // The object is in its identifier, after its length in one or two bytes.
                 let low = usize::from(head & 0xF);
                 let len = match self.id > 17 {
                     true => low << 8 | usize::from(cursor.u8().ok_or_else(wrong)?),
@@ -171,7 +171,7 @@ impl Heap {
             (start, rest) = (start.saturating_add(skipped), rest.saturating_sub(skipped));
             rows = match size <= self.largest {
                 true => 0,
-                // The rows of as many bytes.
+                // The rows that cover this many bytes.
                 false => (size / self.least / self.columns)
                     .checked_ilog2()
                     .map(|rows| u64::from(rows) + 1)
@@ -181,7 +181,7 @@ impl Heap {
         Err(wrong())
     }
 
-    /// Reads a direct block, with its head.
+    /// Reads a direct block, including its head.
     fn direct(&mut self, below: &Below, address: u64, start: u64, size: u64) -> Result<Arc<Vec<u8>>, String> {
         if let Some(block) = self.blocks.get(&address) {
             return Ok(block.clone());
@@ -190,7 +190,7 @@ impl Heap {
         let head = self.check_head(below, (address, start), *b"FHDB", &bytes)?;
         if self.has_sums {
             let wrong = || format!("the checksum at {address} is wrong");
-            // The sum is that of the block with zeros in its place.
+            // The checksum is computed with zeros in place of the checksum itself.
             let place = bytes.get_mut(head..head.saturating_add(4)).ok_or_else(wrong)?;
             let mut sum = [0; 4];
             sum.copy_from_slice(place);
@@ -269,7 +269,7 @@ impl Heap {
             let (address, len) = place(rest).ok_or_else(wrong)?;
             return below.metadata(address, len);
         }
-        // A number by which the index has the place.
+        // The key of the object in the index.
         let size = u8::try_from(rest.len()).map_or(length_size, |len| len.min(length_size));
         let number = Cursor::new(rest).uint(size).ok_or_else(wrong)?;
         let tree = Tree::open(below, self.huge)?;

@@ -44,10 +44,10 @@ impl Collection {
         self.bytes.len().saturating_add(objects)
     }
 
-    /// Returns the object of a number.
+    /// Returns the object with this number.
     pub(super) fn get(&self, index: u32) -> Option<Bytes> {
         let index = u16::try_from(index).ok()?;
-        // Most collections have all numbers from 1 on.
+        // Most collections use all numbers from 1 on.
         let guess = usize::from(index).checked_sub(1).and_then(|n| self.objects.get(n));
         let found = match guess {
             Some((number, ..)) if *number == index => guess,

@@ -11,15 +11,15 @@ use super::fractal_heap::Heap;
 use super::header::{self, Below, Message};
 use super::messages::{self, Attribute, Target};
 
-/// Most names in a group, and most attributes.
+/// Maximum number of names in a group, and of attributes.
 const MAX_NAMES: usize = 1 << 20;
 /// Bytes of an identifier in an index of names, and in one of attributes.
 const LINK_ID: usize = 7;
 const ATTRIBUTE_ID: usize = 8;
 
-/// The names in a group, and where they lead.
+/// The names in a group and their targets.
 pub(crate) struct Listing {
-    /// In the order of creation, if that is kept.
+    /// In the order of creation, if it is recorded.
     pub(crate) links: Vec<(String, Target)>,
     /// Whether the order of creation is recorded.
     pub(super) is_ordered: bool,
@@ -44,7 +44,7 @@ impl Listing {
         Self { links, is_ordered, by_name, by_address }
     }
 
-    /// Returns where a name leads.
+    /// Returns the target of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&Target> {
         let link = |n: &u32| self.links.get(*n as usize);
         let first = self.by_name.partition_point(|n| link(n).is_some_and(|(own, _)| own.as_str() < name));
@@ -67,7 +67,7 @@ impl Listing {
 }
 
 impl Below {
-    /// Returns the names in the group at an address, which has these messages, also those that are known.
+    /// Returns the names in the group at an address, which has these messages, from the cache if possible.
     pub(crate) fn listing(
         &self,
         known: &Cache<Listing>,
@@ -126,7 +126,7 @@ impl Below {
         let is_ordered = !numbered.is_empty() && numbered.iter().all(|(.., order)| order.is_some());
         match is_ordered {
             true => numbered.sort_by_key(|(.., order)| *order),
-            // The order of the index is that of no one.
+            // The index is sorted by hash, an order without meaning.
             false if is_hashed => numbered.sort_by(|(a, ..), (b, ..)| a.cmp(b)),
             false => {}
         }
@@ -148,7 +148,7 @@ impl Below {
                 _ => {}
             }
         }
-        // Attributes are in messages or in a heap, not in both.
+        // Attributes are either in messages or in a heap.
         numbered.sort_by_key(|(order, _)| *order);
         attrs.extend(numbered.into_iter().map(|(_, attr)| attr));
         Ok(attrs)

@@ -9,9 +9,9 @@ use super::global_heap::Collection;
 use super::pages::Pages;
 use crate::checksum::lookup3;
 
-/// Most messages of an object.
+/// Maximum number of messages of an object.
 const MAX_MESSAGES: usize = 1 << 16;
-/// Bytes in front of the messages of an object, at most.
+/// Maximum number of bytes before the messages of an object.
 const PREFIX: u64 = 34;
 
 pub(crate) const DATASPACE: u16 = 0x01;
@@ -28,7 +28,7 @@ pub(super) const TABLES: u16 = 0x0F;
 const CONTINUATION: u16 = 0x10;
 pub(crate) const SYMBOL_TABLE: u16 = 0x11;
 const CHANGED: u16 = 0x12;
-/// The time of the last change as text, which old files have.
+/// The time of the last change as text, in old files.
 const CHANGED_TEXT: u16 = 0x0E;
 pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 
@@ -46,14 +46,14 @@ pub(crate) struct Below {
     pub(crate) length_size: u8,
     /// The address of the root group.
     pub(crate) root: u64,
-    /// The object header with more about the file, or [`NOWHERE`].
+    /// The superblock extension (an object header), or [`NOWHERE`].
     pub(super) extension: u64,
     headers: Cache<Vec<Message>>,
     pub(super) collections: Cache<Collection>,
     pub(super) tables: OnceLock<Result<Vec<Table>, String>>,
 }
 
-/// A heap of messages that objects share, and the kinds of messages that it has, one bit each.
+/// A heap of shared messages, and the kinds of messages that it has, one bit each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
     pub(super) kinds: u16,
@@ -65,7 +65,7 @@ pub(super) struct Table {
 pub(crate) struct Message {
     pub(crate) kind: u16,
     flags: u8,
-    /// Its number in the order of creation, if the object keeps that.
+    /// Its number in the order of creation, if the object records it.
     pub(super) order: Option<u16>,
     pub(crate) data: Vec<u8>,
 }
@@ -105,7 +105,7 @@ impl Below {
         self.pages.metadata(address, len).map_err(|error| error.to_string())
     }
 
-    /// Reads `len` bytes whose last four are the checksum of those in front of them, which are returned.
+    /// Reads `len` bytes, verifies the checksum in the last four, and returns the others.
     pub(super) fn checked(&self, address: u64, len: u64) -> Result<Vec<u8>, String> {
         let mut bytes = self.metadata(address, len)?;
         match bytes.split_last_chunk::<4>() {
@@ -156,8 +156,8 @@ impl Below {
         let mut from = 0;
         loop {
             for message in found.get(from..).unwrap_or_default() {
-                // Times of change are of no use here, but one flipped bit makes their numbers of that of a continuation or an
-                // attribute, which would be missed.
+                // Modification times are not used, but a single flipped bit turns the number of a continuation or an attribute
+                // into theirs, so that it would be missed.
                 let is_malformed = match message.kind {
                     CHANGED => message.data.first() != Some(&1),
                     CHANGED_TEXT => {
@@ -193,7 +193,7 @@ impl Below {
         }
     }
 
-    /// Returns the content of a message, which another object may hold.
+    /// Returns the content of a message, which may be stored in another object.
     pub(crate) fn content(&self, message: &Message) -> Result<Vec<u8>, String> {
         match message.is_shared() {
             false => Ok(message.data.clone()),
@@ -252,7 +252,7 @@ fn superblock(bytes: &[u8]) -> Result<Superblock, String> {
     Ok(found)
 }
 
-/// The bytes in front of the messages of a header of version 2, the bytes of the messages, and the flags.
+/// The number of bytes before the messages of a header of version 2, that of the messages, and the flags.
 fn new_header(start: &[u8]) -> Option<(usize, u64, u8)> {
     let mut cursor = Cursor::new(start);
     cursor.skip(4)?;
@@ -260,7 +260,7 @@ fn new_header(start: &[u8]) -> Option<(usize, u64, u8)> {
         return None;
     }
     let flags = cursor.u8()?;
-    // Times, and when attributes move to a heap.
+    // Times, and the limits above which attributes move to a heap.
     cursor.skip(if flags & 0x20 != 0 { 16 } else { 0 })?;
     cursor.skip(if flags & 0x10 != 0 { 4 } else { 0 })?;
     let len = cursor.uint(1 << (flags & 3))?;
@@ -279,7 +279,7 @@ fn old_header(start: &[u8]) -> Option<(u16, u64)> {
     Some((count, cursor.u32()?.into()))
 }
 
-/// Adds messages. A rest that is too short for the head of a message is a gap. `None` if a message is cut off.
+/// Parses messages. A remainder too short for the head of a message is a gap. `None` if a message is truncated.
 fn old_messages(bytes: &[u8], found: &mut Vec<Message>) -> Option<()> {
     let mut cursor = Cursor::new(bytes);
     while cursor.rest().len() >= 8 {

@@ -9,11 +9,11 @@ use crate::attrs;
 #[derive(Clone, Debug)]
 pub(crate) struct Items {
     pub(crate) dtype: Dtype,
-    /// Dimensions of an item that is an array by itself. They become dimensions of the array.
+    /// Dimensions of an item that is itself an array. They become dimensions of the array.
     pub(crate) dims: Vec<u64>,
     /// Bytes of an item in the file.
     pub(crate) stored: usize,
-    /// Texts whose ends differ from those of NumPy.
+    /// Texts whose padding differs from that of NumPy.
     texts: Vec<TextPlace>,
     /// The names of enumerations, as attributes.
     pub(crate) names: Option<Value>,
@@ -21,18 +21,18 @@ pub(crate) struct Items {
     pub(crate) is_long_text: bool,
 }
 
-/// Where an item has a text, or many of them.
+/// The position of a text, or of many texts, in an item.
 #[derive(Clone, Debug, PartialEq)]
 struct TextPlace {
     at: usize,
     size: usize,
     end: End,
-    /// How many times it is repeated, and in how many bytes each time, for each array around it, the innermost one first.
+    /// Number of repetitions and their distance in bytes, for each enclosing array, starting with the innermost.
     times: Vec<(usize, usize)>,
 }
 
 impl TextPlace {
-    /// Gives the texts in an item the ends that NumPy expects.
+    /// Converts the padding of the texts in an item to that of NumPy.
     fn mend(&self, item: &mut [u8]) {
         if self.end != End::Zeros
             && let Some(rest) = item.get_mut(self.at..)
@@ -41,11 +41,11 @@ impl TextPlace {
         }
     }
 
-    /// Mends the texts of an array, the first of which is at the start of `part`.
+    /// Converts the padding of the texts of an array, the first of which is at the start of `part`.
     fn mend_all(&self, part: &mut [u8], times: &[(usize, usize)]) {
         let Some(((count, step), inner)) = times.split_last() else { return self.mend_one(part) };
         if (self.size, *step, inner.is_empty()) == (1, 1, true) {
-            // Single letters, of which there may be very many. A zero is the end of one already.
+            // There may be very many texts of one byte, which need no conversion of zeros.
             if self.end == End::Spaces {
                 part.iter_mut().take(*count).filter(|letter| **letter == b' ').for_each(|letter| *letter = 0);
             }
@@ -73,22 +73,22 @@ impl TextPlace {
 
 /// Why a type cannot be the items of an array.
 #[derive(Debug)]
-pub(crate) enum Unfit {
+pub(crate) enum UnsupportedItems {
     Unsupported(String),
     Damaged,
     Array(NdError),
 }
 
-impl From<NdError> for Unfit {
+impl From<NdError> for UnsupportedItems {
     fn from(error: NdError) -> Self {
         Self::Array(error)
     }
 }
 
 impl Items {
-    pub(crate) fn new(kind: &Type, offset_size: u8) -> Result<Self, Unfit> {
+    pub(crate) fn new(kind: &Type, offset_size: u8) -> Result<Self, UnsupportedItems> {
         // HDF5 has no types without bytes.
-        let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(Unfit::Damaged)?;
+        let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(UnsupportedItems::Damaged)?;
         let mut dims = Vec::new();
         let mut inner = kind;
         while let Type::Array { base, dims: more } = inner {
@@ -97,7 +97,9 @@ impl Items {
         }
         if let Type::LongText { .. } = inner {
             if !dims.is_empty() {
-                return Err(Unfit::Unsupported("arrays of texts of variable length as items".into()));
+                return Err(UnsupportedItems::Unsupported(
+                    "arrays of texts of variable length as items".into(),
+                ));
             }
             let dtype = Dtype::parse("<U0")?;
             return Ok(Self { dtype, dims, stored, texts: Vec::new(), names: None, is_long_text: true });
@@ -106,28 +108,31 @@ impl Items {
         let dtype = dtype(inner, 0, &mut texts)?;
         // An item of an array type is several items of NumPy.
         let size = dtype.itemsize();
-        let count = dims.iter().try_fold(1_u64, |n, &length| n.checked_mul(length)).ok_or(Unfit::Damaged)?;
+        let count = dims
+            .iter()
+            .try_fold(1_u64, |n, &length| n.checked_mul(length))
+            .ok_or(UnsupportedItems::Damaged)?;
         if u64::try_from(size).ok().and_then(|size| size.checked_mul(count)) != Some(stored as u64) {
-            return Err(Unfit::Damaged);
+            return Err(UnsupportedItems::Damaged);
         }
         Ok(Self { dtype, dims, stored, texts, names: names(inner), is_long_text: false })
     }
 
-    /// Items as they are stored, as bytes without a meaning. Only texts get the ends that NumPy expects.
-    pub(crate) fn as_stored(kind: &Type, offset_size: u8) -> Result<Self, Unfit> {
-        let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(Unfit::Damaged)?;
+    /// Items as they are stored, as opaque bytes. Only the padding of texts is converted to that of NumPy.
+    pub(crate) fn as_stored(kind: &Type, offset_size: u8) -> Result<Self, UnsupportedItems> {
+        let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(UnsupportedItems::Damaged)?;
         let mut texts = Vec::new();
-        stored_texts(kind, 0, offset_size, &mut texts).ok_or(Unfit::Damaged)?;
+        stored_texts(kind, 0, offset_size, &mut texts).ok_or(UnsupportedItems::Damaged)?;
         let dtype = Dtype::parse(&format!("|V{stored}"))?;
         Ok(Self { dtype, dims: Vec::new(), stored, texts, names: None, is_long_text: false })
     }
 
-    /// Whether stored bytes are the bytes of items.
+    /// Whether stored bytes are used unchanged as items.
     pub(crate) fn are_plain(&self) -> bool {
         self.texts.is_empty() && !self.is_long_text
     }
 
-    /// Gives the texts in `bytes` the ends that NumPy expects.
+    /// Converts the padding of the texts in `bytes` to that of NumPy.
     pub(crate) fn mend(&self, bytes: &mut [u8]) {
         if self.texts.is_empty() {
             return;
@@ -139,7 +144,7 @@ impl Items {
 }
 
 /// The dtype of a type; `at` is where in an item it is.
-fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Unfit> {
+fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, UnsupportedItems> {
     let order = |is_big: bool, size: usize| match (size, is_big) {
         (1, _) => '|',
         (_, true) => '>',
@@ -151,7 +156,7 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
         }
         Type::Float { size, is_big } => format!("{}f{size}", order(*is_big, *size)),
         Type::Complex { size, is_big } => format!("{}c{size}", order(*is_big, *size)),
-        Type::Text { size: 0, .. } | Type::Opaque { size: 0, .. } => return Err(Unfit::Damaged),
+        Type::Text { size: 0, .. } | Type::Opaque { size: 0, .. } => return Err(UnsupportedItems::Damaged),
         Type::Text { size, end, .. } => {
             if *end != End::Zeros {
                 texts.push(TextPlace { at, size: *size, end: *end, times: Vec::new() });
@@ -169,29 +174,31 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
                 fields.iter().map(|member| field(member, at, texts)).collect::<Result<Vec<_>, _>>()?;
             return Ok(Dtype::structure(fields, *size)?);
         }
-        Type::Array { .. } => return Err(Unfit::Damaged),
+        Type::Array { .. } => return Err(UnsupportedItems::Damaged),
         Type::LongText { .. } => {
-            return Err(Unfit::Unsupported("a compound with text of variable length".into()));
+            return Err(UnsupportedItems::Unsupported("a compound with text of variable length".into()));
         }
-        Type::Sequence { .. } => return Err(Unfit::Unsupported("sequences of variable length".into())),
+        Type::Sequence { .. } => {
+            return Err(UnsupportedItems::Unsupported("sequences of variable length".into()));
+        }
         Type::Reference { is_region, .. } => {
             let to = if *is_region { "regions" } else { "objects" };
-            return Err(Unfit::Unsupported(format!("references to {to}")));
+            return Err(UnsupportedItems::Unsupported(format!("references to {to}")));
         }
         Type::PartialInt { size, bits, .. } => {
-            return Err(Unfit::Unsupported(format!("integers of {bits} bits in {size} bytes")));
+            return Err(UnsupportedItems::Unsupported(format!("integers of {bits} bits in {size} bytes")));
         }
         Type::OtherFloat(OtherFloat { bits, exponent: (_, exponent_bits), .. }) => {
-            return Err(Unfit::Unsupported(format!(
+            return Err(UnsupportedItems::Unsupported(format!(
                 "floats of {bits} bits with an exponent of {exponent_bits}, which NumPy does not have"
             )));
         }
-        Type::Other { what, .. } => return Err(Unfit::Unsupported(what.clone())),
+        Type::Other { what, .. } => return Err(UnsupportedItems::Unsupported(what.clone())),
     };
     Ok(Dtype::parse(&text)?)
 }
 
-/// Finds the texts in an item of any type; `at` is where in the item it is. `None` if it does not fit into memory.
+/// Finds the texts in an item of any type, which is at offset `at` of the whole item. `None` if they do not fit into memory.
 fn stored_texts(kind: &Type, at: usize, offset_size: u8, texts: &mut Vec<TextPlace>) -> Option<()> {
     match kind {
         Type::Text { size, end, .. } if *end != End::Zeros => {
@@ -214,8 +221,8 @@ fn stored_texts(kind: &Type, at: usize, offset_size: u8, texts: &mut Vec<TextPla
     Some(())
 }
 
-fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field, Unfit> {
-    let start = at.checked_add(member.offset).ok_or(Unfit::Damaged)?;
+fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field, UnsupportedItems> {
+    let start = at.checked_add(member.offset).ok_or(UnsupportedItems::Damaged)?;
     let mut dims = Vec::new();
     let mut inner = &member.kind;
     while let Type::Array { base, dims: more } = inner {
@@ -225,9 +232,12 @@ fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field
     let from = texts.len();
     let kind = dtype(inner, start, texts)?;
     let shape = dims.iter().map(|&length| usize::try_from(length)).collect::<Result<Vec<_>, _>>();
-    let shape = shape.map_err(|_| Unfit::Damaged)?;
-    let count = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length)).ok_or(Unfit::Damaged)?;
-    // All items of an array have their texts.
+    let shape = shape.map_err(|_| UnsupportedItems::Damaged)?;
+    let count = shape
+        .iter()
+        .try_fold(1_usize, |n, &length| n.checked_mul(length))
+        .ok_or(UnsupportedItems::Damaged)?;
+    // Each element of an array has its own texts.
     if count != 1 {
         let step = kind.itemsize();
         texts.iter_mut().skip(from).for_each(|place| place.times.push((count, step)));

@@ -1,4 +1,4 @@
-//! How long variables of netCDF are: as long as their dimensions, also where HDF5 has fewer rows.
+//! The lengths of netCDF variables: those of their dimensions, even if HDF5 has fewer rows.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -7,7 +7,7 @@ use super::messages::{Attribute, Space};
 use super::{Hdf5, NO_VARIABLE, cursor, header, is_scale, messages, text_of};
 
 impl Hdf5 {
-    /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
+    /// The shape of a netCDF variable: along an unlimited dimension it is as long as the dimension, even if
     /// HDF5 has fewer rows.
     pub(super) fn extent(
         &self,
@@ -35,8 +35,8 @@ impl Hdf5 {
         Ok(extent)
     }
 
-    /// The length of a dimension without end: that of the longest variable. The scale is as long only if it is a variable by
-    /// itself. `None` if this is no dimension of netCDF.
+    /// The length of an unlimited dimension: that of the longest variable. The scale has this length only if it is itself
+    /// a variable. `None` if this is not a netCDF dimension.
     fn dimension_length(&self, scale: u64) -> Result<Option<u64>, String> {
         let known = self.lengths.lock().unwrap_or_else(PoisonError::into_inner).get(&scale).copied();
         if let Some(known) = known {
@@ -84,7 +84,7 @@ impl Hdf5 {
         }
     }
 
-    /// Whether netCDF wrote a scale. Those before 4.4.1 left no note in the root group.
+    /// Whether netCDF wrote a scale. Versions before 4.4.1 do not record themselves in the root group.
     fn is_of_netcdf(&self, stored: &[Attribute]) -> bool {
         self.is_netcdf4()
             || text_of(stored, "NAME").starts_with(NO_VARIABLE)

@@ -8,7 +8,7 @@ use super::header::Below;
 pub(crate) enum Space {
     /// No items, and no shape.
     Null,
-    /// The lengths, and the most that each may become (`u64::MAX` for no end), if they may grow.
+    /// The lengths, and the maximum of each (`u64::MAX` for unlimited) if they may grow.
     Shape(Vec<u64>, Option<Vec<u64>>),
 }
 
@@ -286,7 +286,7 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
         };
         let [name, kind, space] = sizes;
         let (name, kind, space) = (part(name)?, part(kind)?, part(space)?);
-        // It has the stated length, and ends with a zero.
+        // It has the stated length and ends with a zero.
         let name = name.strip_suffix(&[0]).filter(|name| !name.contains(&0)).map(text_of)?;
         (1..=3).contains(&version).then_some((name, flags, kind, space))
     };
@@ -303,7 +303,7 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
     })
 }
 
-/// Where a name of a group leads.
+/// The target of a name in a group.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Target {
@@ -349,8 +349,8 @@ pub(crate) fn link(bytes: &[u8], below: &Below) -> Option<(String, Target, Optio
     (version == 1).then_some((name, target, order))
 }
 
-/// Where a group or an object keeps many links or attributes: a heap, an index of names, and whether the order in which they
-/// were made is kept.
+/// The storage of many links or attributes: a heap, an index of names, and whether the order in which they
+/// were created is recorded.
 pub(crate) fn heap(bytes: &[u8], counter: usize, below: &Below) -> Option<Option<(u64, u64, bool)>> {
     let mut cursor = Cursor::new(bytes);
     let (_version, flags) = (cursor.u8()?, cursor.u8()?);

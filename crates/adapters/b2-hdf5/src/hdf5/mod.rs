@@ -40,7 +40,7 @@ use self::data::Stores;
 pub use self::datatype::{End, Member, OtherFloat, Type};
 use self::groups::Listing;
 use self::header::{Below, Message};
-use self::items::{Items, Unfit};
+use self::items::{Items, UnsupportedItems};
 pub use self::messages::Target;
 use self::messages::{Attribute, Layout, Space};
 pub use self::objects::{Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredLayout};
@@ -50,7 +50,7 @@ use crate::boxes::product;
 use crate::filters::{Filter, Pipeline};
 use crate::{Hdf5Error, attrs};
 
-/// Most soft links that lead from one to the next.
+/// Maximum length of a chain of soft links.
 const MAX_LINKS: usize = 16;
 /// Maximum number of cached names of groups.
 const NAMES: usize = 1 << 18;
@@ -60,10 +60,12 @@ const SCALE_NAMES: usize = 1 << 12;
 const INDEXES: usize = 256;
 /// The text that netCDF writes for a dimension without a variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
+/// The attribute with the labels of dimensions.
+const LABELS: &str = "DIMENSION_LABELS";
 /// Attributes that describe how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
 const OF_DIMENSIONS: [&str; 7] = [
     "DIMENSION_LIST",
-    "DIMENSION_LABELS",
+    LABELS,
     "REFERENCE_LIST",
     "_Netcdf4Dimid",
     "_Netcdf4Coordinates",
@@ -103,9 +105,9 @@ pub(crate) struct Hdf5 {
     indexes: Mutex<HashMap<u64, Weak<Chunks>>>,
     /// The names in groups, by the addresses of the groups.
     listings: Cache<Listing>,
-    /// The names that scales have by themselves.
+    /// The names that scales store in an attribute.
     scale_names: Cache<Option<String>>,
-    /// The lengths of dimensions without end, by the address of the scale; `None` if it is not one of netCDF.
+    /// The lengths of unlimited dimensions, by the address of the scale; `None` if netCDF did not write it.
     lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
 
@@ -118,10 +120,10 @@ pub(crate) enum Object {
     Link(String),
 }
 
-/// A group, with those around it.
+/// A group and its ancestors.
 #[derive(Clone)]
 pub(crate) struct Group {
-    /// The address, after those of the groups that contain it.
+    /// The address, preceded by those of its ancestors.
     chain: Vec<u64>,
     messages: Arc<Vec<Message>>,
 }
@@ -136,7 +138,7 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attrs {
     pub(crate) values: Vec<(String, Value)>,
-    /// Those that are no values: their name and why.
+    /// Those that cannot be converted: their names and the reasons.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -150,7 +152,7 @@ pub(crate) struct DataSetParts {
     pub(crate) stored: Option<u64>,
     /// Whether it is a dimension of netCDF that has no variable, and no items.
     pub(crate) is_dimension_only: bool,
-    /// The most that each dimension may become; `None` for no end.
+    /// The maximum length of each dimension; `None` for unlimited.
     pub(crate) max_shape: Vec<Option<u64>>,
 }
 
@@ -176,7 +178,7 @@ impl Hdf5 {
         })
     }
 
-    /// Begins a call, which may use as much metadata as any other.
+    /// Begins a call with a new budget for metadata.
     pub(crate) fn begin(&self) {
         self.below.pages.begin();
     }
@@ -224,7 +226,7 @@ impl Hdf5 {
         }
     }
 
-    /// Returns the names in a group, and where they lead.
+    /// Returns the names in a group and their targets.
     pub(crate) fn names(&self, group: &Group, path: &str) -> Result<Arc<Listing>, Hdf5Error> {
         self.below.listing(&self.listings, group.address(), &group.messages).map_err(Self::damaged(path))
     }
@@ -274,7 +276,7 @@ impl Hdf5 {
     }
 
     /// Reads the messages of a data set.
-    fn described(&self, found: &[Message], path: &str) -> Result<Described, Hdf5Error> {
+    fn described(&self, found: &[Message], path: &str) -> Result<DataSetMessages, Hdf5Error> {
         let damaged = Self::damaged(path);
         let content = |kind| {
             let message = found.iter().find(|message: &&Message| message.kind == kind);
@@ -301,7 +303,7 @@ impl Hdf5 {
             },
         };
         let is_external = found.iter().any(|message| message.kind == header::EXTERNAL);
-        Ok(Described { kind, space, layout, filters, fill, is_external })
+        Ok(DataSetMessages { kind, space, layout, filters, fill, is_external })
     }
 
     fn data_set(
@@ -313,7 +315,8 @@ impl Hdf5 {
     ) -> Result<DataSetParts, Hdf5Error> {
         let damaged = Self::damaged(path);
         let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
-        let Described { kind, space, layout, filters, fill, is_external } = self.described(found, path)?;
+        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+            self.described(found, path)?;
         let stored = self.below.attributes(found).map_err(&damaged)?;
         let Space::Shape(shape, most) = space else {
             return Err(Hdf5Error::unsupported(path, "no items and no shape (a null dataspace)"));
@@ -325,7 +328,7 @@ impl Hdf5 {
             return Err(Hdf5Error::unsupported(path, "a virtual data set, whose items are in others"));
         }
         let items = Items::new(&kind, self.below.offset_size).map_err(unfit(path))?;
-        // Texts of variable length are never filled but with nothing.
+        // The fill value of texts of variable length is always empty.
         let fill = fill.filter(|_| !items.is_long_text);
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
             return Err(wrong("fill value"));
@@ -339,6 +342,7 @@ impl Hdf5 {
         let is_scale = is_scale(&stored);
         attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
         attrs.left_out.retain(|text| !OF_DIMENSIONS.iter().any(|name| text.starts_with(name)));
+        attrs.left_out.extend(self.lost_labels(&stored, dims.as_deref().unwrap_or_default()));
         if is_scale {
             attrs.values.retain(|(name, _)| name != "CLASS" && name != "NAME");
         }
@@ -432,7 +436,7 @@ impl Hdf5 {
         })
     }
 
-    /// Returns the chunks of the data set at an address, which are those of all its names.
+    /// Returns the chunks of the data set at an address, shared by all names of the data set.
     fn chunks_of(
         &self,
         address: u64,
@@ -454,7 +458,7 @@ impl Hdf5 {
     /// The names of the dimensions, if they have some.
     ///
     /// # Errors
-    /// If one has a name that cannot be read.
+    /// Fails if a name cannot be read.
     fn dimensions(
         &self,
         group: &Group,
@@ -463,27 +467,46 @@ impl Hdf5 {
         ndim: usize,
     ) -> Result<Option<Vec<String>>, String> {
         if let Some(scales) = self.scales(stored)? {
-            let names = scales.into_iter().enumerate().map(|(axis, scale)| {
-                let found = scale.map_or(Ok(None), |address| self.name_of(group, address));
-                found.map(|name| name.unwrap_or_else(|| format!("dim_{axis}")))
-            });
+            let names = scales.into_iter().map(|scale| scale.map_or(Ok(None), |at| self.name_of(group, at)));
             let names = names.collect::<Result<Vec<_>, _>>();
             let names = names.map_err(|what| format!("the name of a dimension: {what}"))?;
-            return Ok((names.len() == ndim).then_some(names));
+            let labels = self.labels(stored).unwrap_or_default();
+            let named = names.iter().enumerate().map(|(axis, name)| {
+                let label = labels
+                    .get(axis)
+                    .filter(|label| !label.is_empty() && !names.contains(&Some((*label).clone())));
+                name.as_ref().or(label).cloned().unwrap_or_else(|| format!("dim_{axis}"))
+            });
+            return Ok(Some(named.collect()).filter(|_| names.len() == ndim));
         }
         if is_scale(stored) && ndim == 1 {
             return Ok(Some(vec![name.to_owned()]));
         }
-        let Some(labels) = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS") else {
-            return Ok(None);
+        let labels = self.labels(stored).map_err(|what| format!("the names of dimensions: {what}"))?;
+        let names = labels
+            .into_iter()
+            .enumerate()
+            .map(|(axis, label)| if label.is_empty() { format!("dim_{axis}") } else { label });
+        Ok(Some(names.collect::<Vec<_>>()).filter(|names| !names.is_empty() && names.len() == ndim))
+    }
+
+    /// The labels of the dimensions, empty for those without one.
+    fn labels(&self, stored: &[Attribute]) -> Result<Vec<String>, String> {
+        let Some(labels) = stored.iter().find(|attr| attr.name == LABELS) else { return Ok(Vec::new()) };
+        let Value::Array(labels) = self.value(labels)? else { return Ok(Vec::new()) };
+        Ok(labels.iter().map(|label| label.as_str().unwrap_or_default().to_owned()).collect())
+    }
+
+    /// Names the labels of dimensions that got other names, which are mostly those of their scales.
+    fn lost_labels(&self, stored: &[Attribute], dims: &[String]) -> Vec<String> {
+        let labels = match self.labels(stored) {
+            Ok(labels) => labels,
+            Err(what) => return vec![format!("{LABELS}: {what}")],
         };
-        let labels = self.value(labels).map_err(|what| format!("the names of dimensions: {what}"))?;
-        let Value::Array(labels) = labels else { return Ok(None) };
-        let names = labels.iter().enumerate().map(|(axis, label)| match label.as_str() {
-            Some(label) if !label.is_empty() => label.to_owned(),
-            _ => format!("dim_{axis}"),
-        });
-        Ok(Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim))
+        let lost = labels.iter().zip(dims).enumerate();
+        let lost = lost.filter(|(_, (label, name))| !label.is_empty() && label != name);
+        lost.map(|(axis, (label, name))| format!("{LABELS}: {label:?} (dimension {axis} is {name:?})"))
+            .collect()
     }
 
     /// The addresses of the scales of the dimensions, the first one of each; `None` if no dimension has ever had one.
@@ -501,7 +524,7 @@ impl Hdf5 {
         scales.collect::<Result<Vec<_>, _>>().map(Some)
     }
 
-    /// The name of a scale: that in the group, or in one around it, otherwise its own, if it has one.
+    /// The name of a scale: that in the group or an ancestor, otherwise the one in its attribute, if any.
     fn name_of(&self, group: &Group, address: u64) -> Result<Option<String>, String> {
         for &around in group.chain.iter().rev() {
             let listing = self.below.listing(&self.listings, around, &self.below.messages(around)?)?;
@@ -542,9 +565,9 @@ impl Hdf5 {
             Space::Null => return Err("no items and no shape (a null dataspace)".into()),
         };
         let items = Items::new(&kind, self.below.offset_size).map_err(|unfit| match unfit {
-            Unfit::Unsupported(what) => what,
-            Unfit::Damaged => damaged(),
-            Unfit::Array(error) => error.to_string(),
+            UnsupportedItems::Unsupported(what) => what,
+            UnsupportedItems::Damaged => damaged(),
+            UnsupportedItems::Array(error) => error.to_string(),
         })?;
         let count = usize::try_from(product(&shape)).map_err(|_| damaged())?;
         let data =
@@ -574,7 +597,7 @@ impl Hdf5 {
 }
 
 /// The header messages of a data set, parsed.
-struct Described {
+struct DataSetMessages {
     kind: Type,
     space: Space,
     layout: Layout,
@@ -584,11 +607,11 @@ struct Described {
     is_external: bool,
 }
 
-fn unfit(path: &str) -> impl Fn(Unfit) -> Hdf5Error + '_ {
+fn unfit(path: &str) -> impl Fn(UnsupportedItems) -> Hdf5Error + '_ {
     |unfit| match unfit {
-        Unfit::Unsupported(what) => Hdf5Error::unsupported(path, what),
-        Unfit::Damaged => Hdf5Error::damaged(path, "the datatype message is malformed"),
-        Unfit::Array(error) => Hdf5Error::array(path)(error),
+        UnsupportedItems::Unsupported(what) => Hdf5Error::unsupported(path, what),
+        UnsupportedItems::Damaged => Hdf5Error::damaged(path, "the datatype message is malformed"),
+        UnsupportedItems::Array(error) => Hdf5Error::array(path)(error),
     }
 }
 
@@ -613,6 +636,6 @@ struct ItemStorage {
     stores: Stores,
     chunks: Option<Vec<u32>>,
     layout: &'static str,
-    /// Bytes of the items; `None` if that is known only from the index of the chunks.
+    /// Stored bytes of the items; `None` if only the index of the chunks has it.
     stored: Option<u64>,
 }

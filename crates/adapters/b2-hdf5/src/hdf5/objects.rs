@@ -1,4 +1,4 @@
-//! The objects of a file as HDF5 has them: by their addresses, with their items and attributes as they are stored.
+//! The objects of a file as HDF5 stores them: by address, with unconverted items and attributes.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,15 +9,15 @@ use super::groups::Listing;
 use super::header;
 use super::items::Items;
 use super::messages::{self, Layout, Space, Target};
-use super::{Attrs, Data, DataSetParts, Described, Hdf5, datatype, unfit};
+use super::{Attrs, Data, DataSetMessages, DataSetParts, Hdf5, datatype, unfit};
 use crate::boxes::product;
 use crate::data_set::DataSet;
 use crate::filters::Filter;
 use crate::{Hdf5Error, hdf5};
 
-/// The objects of an HDF5 file, as they are stored: nothing is converted to what an array can hold.
+/// The objects of an HDF5 file as they are stored, without any conversion.
 ///
-/// Objects have addresses, by which links and references lead to them.
+/// Links and references identify objects by their addresses.
 ///
 /// ```no_run
 /// use b2_hdf5::{File, Target};
@@ -47,7 +47,7 @@ pub enum ObjectKind {
     Group,
     /// A data set.
     DataSet,
-    /// A type with a name.
+    /// A named type.
     Type,
 }
 
@@ -101,7 +101,7 @@ pub struct Description {
     pub kind: Type,
     /// The shape; `None` for a null dataspace, which has no items.
     pub shape: Option<Vec<u64>>,
-    /// The most that each dimension may become; `None` for no end.
+    /// The maximum length of each dimension; `None` for unlimited.
     pub max_shape: Vec<Option<u64>>,
     /// Where the items are.
     pub layout: StoredLayout,
@@ -117,7 +117,7 @@ impl Objects<'_> {
         self.0.below.root
     }
 
-    /// Returns how many bytes are in front of the first one of HDF5.
+    /// Returns the number of bytes before the HDF5 data (the user block).
     pub fn user_block(self) -> u64 {
         self.0.below.pages.position(0)
     }
@@ -149,7 +149,7 @@ impl Objects<'_> {
     }
 
     /// Returns the links of the group at an address, and whether they are in the order of creation; otherwise they
-    /// are in that of their names.
+    /// are sorted by name.
     ///
     /// # Errors
     /// Fails if they cannot be read.
@@ -162,7 +162,7 @@ impl Objects<'_> {
         Ok((links, listing.is_ordered))
     }
 
-    /// Returns where a name in the group at an address leads.
+    /// Returns the target of a name in the group at an address.
     ///
     /// # Errors
     /// Fails if the names cannot be read.
@@ -243,7 +243,8 @@ impl Objects<'_> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
         let damaged = Hdf5::damaged(name);
-        let Described { kind, space, layout, filters, fill, is_external } = self.0.described(&found, name)?;
+        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+            self.0.described(&found, name)?;
         let (shape, most) = match space {
             Space::Shape(shape, most) => (Some(shape), most),
             Space::Null => (None, None),
@@ -290,7 +291,8 @@ impl Objects<'_> {
         self.0.begin();
         let hdf5 = self.0;
         let found = hdf5.messages(address, name)?;
-        let Described { kind, space, layout, filters, fill, is_external } = hdf5.described(&found, name)?;
+        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+            hdf5.described(&found, name)?;
         let Space::Shape(shape, most) = space else {
             return Err(Hdf5Error::unsupported(name, "no items and no shape (a null dataspace)"));
         };
@@ -340,11 +342,11 @@ impl Objects<'_> {
         Ok(DataSet::of_hdf5(name.to_owned(), found))
     }
 
-    /// Returns the elements to which references of sequences and texts of variable length lead. `references` are items of
-    /// that type as they are stored, and an element has `size` bytes. A reference to nothing has no elements.
+    /// Returns the elements of sequences and texts of variable length. `references` are items of
+    /// such a type as they are stored, and an element has `size` bytes. A null reference has no elements.
     ///
     /// # Errors
-    /// Fails if a reference leads nowhere.
+    /// Fails if a reference is invalid.
     pub fn sequences(self, references: &[u8], size: usize, name: &str) -> Result<Vec<Bytes>, Hdf5Error> {
         self.0.begin();
         let below = &self.0.below;
@@ -354,7 +356,7 @@ impl Objects<'_> {
         found.collect::<Result<_, String>>().map_err(Hdf5::damaged(name))
     }
 
-    /// Returns an object of a heap. References to regions lead to such.
+    /// Returns an object of a heap, such as the target of a region reference.
     ///
     /// # Errors
     /// Fails if the heap has no such object.
@@ -366,7 +368,7 @@ impl Objects<'_> {
     /// Reads bytes of the file, such as those of a chunk.
     ///
     /// # Errors
-    /// Fails if they are not there, or if they are more than the limit for memory allows.
+    /// Fails if they are outside the file, or exceed the limit for memory.
     pub fn bytes(self, position: u64, nbytes: u64, name: &str) -> Result<Bytes, Hdf5Error> {
         self.0.limits.check_memory("chunk, in bytes", nbytes).map_err(Hdf5Error::limit(name))?;
         let pages = &self.0.below.pages;

@@ -15,8 +15,8 @@ const PAGE: u64 = 4 << 10;
 const MAX_CACHED_PAGES: usize = 4096;
 /// Larger pieces are not cached.
 const LARGE: u64 = 16 * PAGE;
-/// Bytes of metadata that one call may use: this many times the length of the file, and some for small files. So no circle
-/// in a damaged file is followed for long.
+/// Bytes of metadata that one call may use: this many times the length of the file, and some for small files. This bounds
+/// the time that cycles in a damaged file can take.
 const TIMES: u64 = 8;
 const SOME: u64 = 64 << 20;
 /// Minimum bytes that a piece counts.
@@ -62,7 +62,7 @@ impl Pages {
         self.len.saturating_sub(address)
     }
 
-    /// Where in the file bytes at an address are, which must be inside of it.
+    /// Returns the position in the file of bytes at an address, which must be inside the file.
     pub(crate) fn range(&self, address: u64, len: u64) -> io::Result<std::ops::Range<u64>> {
         let end = address.checked_add(len).filter(|&end| end <= self.len);
         if end.is_none() {
@@ -73,8 +73,8 @@ impl Pages {
         Ok(start..start.saturating_add(len))
     }
 
-    /// Begins a call, which may use as many bytes of metadata as any other. If several run at the same time, the last one
-    /// that began decides for all.
+    /// Begins a call with a new budget for metadata. Concurrent calls share the budget, which the last one
+    /// to begin has reset.
     pub(crate) fn begin(&self) {
         self.used.store(0, Ordering::Relaxed);
     }

@@ -14,13 +14,13 @@ const USUAL: u64 = 4096;
 
 impl Below {
     /// Returns the object that an item refers to: the number of elements, which have `size` bytes each, and their
-    /// bytes. A reference to nothing has no elements.
+    /// bytes. A null reference has no elements.
     pub(crate) fn sequence(&self, reference: &[u8], size: usize) -> Result<(u32, Bytes), String> {
         self.sequence_near(reference, size, &mut None)
     }
 
-    /// Like [`sequence`](Self::sequence), for many references, of which neighbours lead to the same collection: `last` is that of
-    /// the one before, with its address.
+    /// Like [`sequence`](Self::sequence), for many references, of which neighbours are often in the same collection: `last` is that of
+    /// the previous one, with its address.
     pub(crate) fn sequence_near(
         &self,
         reference: &[u8],

@@ -5,7 +5,7 @@ use super::fractal_heap::Heap;
 use super::header::{self, Below, Table};
 
 impl Below {
-    /// Follows a reference to a message of another object, such as a named type, or of a table.
+    /// Resolves a reference to a message in another object, such as a named type, or in a table.
     pub(crate) fn shared(&self, reference: &[u8], kind: u16) -> Result<Vec<u8>, String> {
         let wrong = || "a reference to a shared message is malformed".to_owned();
         let mut cursor = Cursor::new(reference);
@@ -22,7 +22,7 @@ impl Below {
         Ok(message.ok_or_else(wrong)?.data.clone())
     }
 
-    /// Returns the address of the object whose message a reference leads to; `None` for one in a table.
+    /// Returns the address of the object that contains the message of a reference; `None` for one in a table.
     pub(super) fn committed(&self, reference: &[u8]) -> Option<u64> {
         let mut cursor = Cursor::new(reference);
         match (cursor.u8()?, cursor.u8()?) {

@@ -33,7 +33,7 @@ pub(crate) struct ChunkRecord {
     pub(crate) mask: u32,
 }
 
-/// Takes the number of an element, and where its chunk is.
+/// Receives the number of an element, and the location of its chunk.
 pub(super) type Each<'a> = dyn FnMut(u64, ChunkRecord) -> Result<(), String> + 'a;
 
 /// The form of the elements of an array.
@@ -105,7 +105,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Reads a page of elements, which is in front of its checksum.
+    /// Reads a page of elements, which is followed by its checksum.
     pub(super) fn page(
         &self,
         below: &Below,
@@ -118,7 +118,7 @@ impl Slots {
     }
 }
 
-/// Whether a bit is set. The first one is the highest of the first byte.
+/// Whether a bit is set. The first bit is the highest of the first byte.
 pub(super) fn bit(bytes: &[u8], n: u64) -> bool {
     let byte = usize::try_from(n / 8).ok().and_then(|at| bytes.get(at));
     byte.is_some_and(|byte| byte << (n % 8) & 0x80 != 0)

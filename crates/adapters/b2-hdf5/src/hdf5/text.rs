@@ -1,4 +1,4 @@
-//! Texts of variable length. An array has texts of one length, so that of the longest is looked for first.
+//! Texts of variable length. The texts of an array have a fixed length, so the longest one is measured first.
 
 use b2_core::Control;
 use b2nd::Dtype;
@@ -31,8 +31,8 @@ impl LongText<'_> {
         Dtype::parse(&dtype).map_err(Hdf5Error::array(&self.data.path))
     }
 
-    /// Calls `each` with all texts, and once with that of items that were never written, of which a damaged file may have
-    /// any number.
+    /// Calls `each` with all texts, and once with that of items that were never written, since a damaged file may claim
+    /// any number of them.
     fn each_part(self, mut each: impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         let data = self.data;
         let (shape, extent) = (&data.shape, &data.extent);
@@ -95,7 +95,7 @@ impl LongText<'_> {
         self.resolve(&references, each)
     }
 
-    /// Calls `each` with the texts to which references lead.
+    /// Calls `each` with the texts that references refer to.
     fn resolve(self, references: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         for reference in references.chunks_exact(self.data.items.stored.max(1)) {
             let found = self.data.below.sequence(reference, 1).map_err(|what| self.data.damaged(what))?;

@@ -3,7 +3,7 @@
 /// The undefined address.
 pub(super) const UNDEFINED: u64 = u64::MAX;
 
-/// Bytes that grow.
+/// A growing buffer of bytes.
 #[derive(Debug, Default)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 

@@ -19,9 +19,9 @@ const REVISION: u32 = 1;
 pub(super) struct Encoding<'a> {
     array: &'a NdArray,
     codec: Codec,
-    /// Whether stored chunks are moved as they are.
+    /// Whether stored chunks are copied unchanged.
     moves: bool,
-    /// Encoders that are not in use, of as many as there are threads.
+    /// Idle encoders, at most one for each thread.
     encoders: Mutex<Vec<Box<dyn Encoder>>>,
 }
 
@@ -43,7 +43,7 @@ fn text(error: impl std::error::Error) -> String {
 
 impl<'a> Encoding<'a> {
     pub(super) fn new(array: &'a NdArray, codec: Codec) -> Result<Self, String> {
-        // In one dimension HDF5's filter wants the bytes of the chunk, without padding.
+        // In one dimension HDF5's filter expects the bytes of the chunk without padding.
         let blocks = array.chunkshape().iter().zip(array.blockshape());
         let is_padded = { blocks }.any(|(&chunk, &block)| !chunk.is_multiple_of(block.max(1)));
         let moves = array.ndim() > 1 || !is_padded;
@@ -82,7 +82,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// A chunk as it is stored; `None` if it has nothing but zeros, which HDF5 need not store.
+    /// A chunk as stored; `None` if it is all zeros, which HDF5 need not store.
     pub(super) fn chunk(&self, n: u64) -> Result<Option<Vec<u8>>, String> {
         let frame = self.array.super_chunk();
         let number = usize::try_from(n).map_err(text)?;
@@ -123,7 +123,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// The items of a chunk in C order, with zeros where it goes beyond the array.
+    /// The items of a chunk in C order, with zeros beyond the edge of the array.
     fn plain(&self, n: u64) -> Result<Vec<u8>, String> {
         let geometry = self.array.geometry();
         let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(n));
@@ -180,7 +180,7 @@ pub(super) fn read(array: &NdArray, start: &[u64], shape: &[u64]) -> Result<Vec<
     array.slice(ranges.collect::<Vec<_>>())?.read_bytes()
 }
 
-/// One chunk: as it is, or its items.
+/// One chunk, either encoded or as items.
 struct One<'a> {
     ready: Option<ChunkContent>,
     plain: &'a [u8],

@@ -15,7 +15,7 @@ const ENUM: u8 = 8;
 const VARIABLE: u8 = 9;
 const ARRAY: u8 = 10;
 
-/// Version 3 of the message has compounds without padding, arrays and enumerations.
+/// Version 3 of the message, which supports compounds without padding, arrays and enumerations.
 const VERSION: u8 = 3;
 
 fn head(class: u8, bits: u32, size: usize) -> Bytes {
@@ -41,7 +41,7 @@ pub(super) fn float(size: usize, is_big: bool) -> Option<Vec<u8>> {
         8 => (11, 52, 1023),
         _ => return None,
     };
-    // The leading one is not stored; the sign is the highest bit.
+    // The leading 1 bit is not stored; the sign is the highest bit.
     let sign = (size * 8 - 1) as u32;
     let mut out = head(FLOAT, u32::from(is_big) | 2 << 4 | sign << 8, size);
     out.u16(0).u16((size * 8) as u16).u8(mantissa).u8(exponent).u8(0).u8(mantissa).u32(bias);
@@ -78,12 +78,12 @@ pub(super) fn referrer() -> Vec<u8> {
     compound(16, members.into_iter().map(|(name, at, kind)| (name.to_owned(), at, kind)))
 }
 
-/// Truth as h5py has it.
+/// Booleans as h5py stores them.
 pub(super) fn truth() -> Vec<u8> {
     enumeration(1, integer(1, true, false), &[("FALSE".into(), vec![0]), ("TRUE".into(), vec![1])])
 }
 
-/// An enumeration: names, and their values as the items have them.
+/// An enumeration: names and their values, encoded like the items.
 pub(super) fn enumeration(size: usize, base: Vec<u8>, members: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut out = head(ENUM, members.len() as u32, size);
     out.put(&base);
@@ -96,7 +96,7 @@ pub(super) fn enumeration(size: usize, base: Vec<u8>, members: &[(String, Vec<u8
     out.0
 }
 
-/// A complex number as h5py has it.
+/// A complex number as h5py stores it.
 pub(super) fn complex(size: usize, is_big: bool) -> Option<Vec<u8>> {
     let part = float(size / 2, is_big)?;
     Some(compound(size, [("r".to_owned(), 0, part.clone()), ("i".to_owned(), size / 2, part)].into_iter()))
@@ -104,7 +104,7 @@ pub(super) fn complex(size: usize, is_big: bool) -> Option<Vec<u8>> {
 
 fn compound(size: usize, members: impl ExactSizeIterator<Item = (String, usize, Vec<u8>)>) -> Vec<u8> {
     let mut out = head(COMPOUND, members.len() as u32, size);
-    // Offsets have as many bytes as the size needs.
+    // Offsets have as many bytes as the size of the compound requires.
     let width = (usize::BITS - size.leading_zeros()).div_ceil(8).max(1) as usize;
     for (name, at, kind) in members {
         out.put(name.as_bytes()).u8(0);
@@ -123,7 +123,7 @@ fn array(shape: &[usize], itemsize: usize, kind: &[u8]) -> Vec<u8> {
     out.0
 }
 
-/// The datatype that holds the items of a dtype as they are.
+/// The datatype that stores the items of a dtype unchanged.
 ///
 /// # Errors
 /// Names a dtype that HDF5 does not have.
@@ -166,7 +166,7 @@ fn member(field: &Field) -> Result<(String, usize, Vec<u8>), String> {
     Ok((field.name.clone(), field.offset, kind))
 }
 
-/// A dataspace: lengths, and the most that they can become.
+/// A dataspace: lengths and their maxima.
 pub(super) fn space(shape: &[u64], most: Option<&[u64]>) -> Vec<u8> {
     let mut out = Bytes::default();
     out.u8(2).u8(shape.len() as u8).u8(u8::from(most.is_some())).u8(u8::from(!shape.is_empty()));

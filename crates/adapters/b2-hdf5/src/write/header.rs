@@ -14,7 +14,7 @@ const FILTERS: u8 = 0x0B;
 const ATTRIBUTE: u8 = 0x0C;
 const ATTRIBUTE_INFO: u8 = 0x15;
 
-/// Longest message.
+/// Maximum length of a message.
 pub(super) const LONGEST: usize = u16::MAX as usize;
 
 /// The header of a group or a data set.
@@ -26,16 +26,16 @@ pub(super) struct Header {
 
 impl Header {
     fn message(&mut self, kind: u8, order: u16, content: &[u8]) {
-        // The caller has checked the lengths that can be too large.
+        // The caller has checked all lengths that could be too large.
         let len = u16::try_from(content.len()).unwrap_or(u16::MAX);
         self.messages.u8(kind).u16(len).u8(0).u16(order).put(content);
     }
 
-    /// A group with this many links, in the order in which they follow.
+    /// A group with this many links, which are added in order.
     pub(super) fn group(links: usize) -> Self {
         let mut header = Self::default();
         let mut info = Bytes::default();
-        // Links have numbers, and are in this header.
+        // The creation order of links is recorded, and links are in this header.
         info.u8(0).u8(3).u64(links as u64).u64(UNDEFINED).u64(UNDEFINED).u64(UNDEFINED);
         header.message(LINK_INFO, 0, &info.0);
         header.message(GROUP_INFO, 0, &[0, 0]);
@@ -44,7 +44,7 @@ impl Header {
 
     pub(super) fn link(&mut self, order: usize, name: &str, address: u64) {
         let mut link = Bytes::default();
-        // With a number, in UTF-8, and a length of two bytes.
+        // With creation order, in UTF-8, and a length of two bytes.
         link.u8(1).u8(0x15).u64(order as u64).u8(1).u16(u16::try_from(name.len()).unwrap_or(u16::MAX));
         link.put(name.as_bytes()).u64(address);
         self.message(LINK, 0, &link.0);
@@ -54,7 +54,7 @@ impl Header {
         let mut header = Self::default();
         header.message(SPACE, 0, space);
         header.message(DATATYPE, 0, datatype);
-        // Zeros; space is allocated when it is needed.
+        // The fill value is zero; space is allocated when needed.
         header.message(FILL, 0, &[2, 3, 2, 1, 0, 0, 0, 0]);
         header.message(LAYOUT, 0, layout);
         if let Some(filters) = filters {
@@ -71,7 +71,7 @@ impl Header {
     /// The bytes of the header.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let mut info = Bytes::default();
-        // Attributes have numbers, and are in this header.
+        // The creation order of attributes is recorded, and attributes are in this header.
         info.u8(0).u8(3).u16(self.attributes).u64(UNDEFINED).u64(UNDEFINED).u64(UNDEFINED);
         self.message(ATTRIBUTE_INFO, 0, &info.0);
         let mut out = Bytes::default();
@@ -89,7 +89,7 @@ pub(super) fn attribute(name: &str, datatype: &[u8], space: &[u8], data: &[u8]) 
     out.0
 }
 
-/// Layout: items in a row from this address on.
+/// Layout: contiguous items from this address on.
 pub(super) fn contiguous(address: u64, nbytes: u64) -> Vec<u8> {
     let mut out = Bytes::default();
     out.u8(3).u8(1).u64(address).u64(nbytes);

@@ -2,21 +2,21 @@
 
 use super::bytes::Bytes;
 
-/// Bytes in front of a heap's objects, and of each object.
+/// Sizes of the head of a heap and of the head of an object, in bytes.
 const HEAD: usize = 16;
 /// The smallest heap.
 const MIN_HEAP_LEN: usize = 4096;
 /// Maximum size of a heap, unless an object is larger.
 const MAX_HEAP_LEN: usize = 1 << 16;
 
-/// The place of an object: which heap, and its number there.
+/// The location of an object: the heap, and its number in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) heap: usize,
     pub(super) index: u32,
 }
 
-/// The sizes of heaps and where objects are in them.
+/// The sizes of heaps and the positions of their objects.
 #[derive(Debug, Default)]
 pub(super) struct Heaps {
     /// The lengths of the objects of each heap.
@@ -25,7 +25,7 @@ pub(super) struct Heaps {
 }
 
 impl Heaps {
-    /// Finds a place for an object of `len` bytes.
+    /// Allocates an object of `len` bytes.
     pub(super) fn add(&mut self, len: usize) -> Place {
         let size = HEAD + len.next_multiple_of(8);
         if self.heaps.is_empty() || self.used + size > MAX_HEAP_LEN {
@@ -44,7 +44,7 @@ impl Heaps {
         Place { heap, index: index as u32 }
     }
 
-    /// The addresses of the heaps, of which the first is at `start`, and where the last one ends.
+    /// The addresses of the heaps, the first of which is at `start`, and the end of the last one.
     pub(super) fn addresses(&self, start: u64) -> (Vec<u64>, u64) {
         let mut at = start;
         let addresses = self.heaps.iter().map(|objects| {

@@ -9,7 +9,7 @@ use super::writer::{Data, Kind, UNLIMITED, Writer};
 use super::{datatypes, header};
 use crate::Hdf5Error;
 
-/// Items in a chunk of a dimension without items that may grow.
+/// Items in a chunk of a growable scale without items.
 const CHUNK: u32 = 1024;
 
 /// Which dimensions of which data sets a scale belongs to.
@@ -65,7 +65,7 @@ impl<W: Write + Seek + Send> Writer<W> {
             let mut first =
                 vec![Attribute::fixed("CLASS", "DIMENSION_SCALE"), Attribute::fixed("NAME", &name)];
             let list = Attribute::reference_list(referrers);
-            // Only programs that change scales need it.
+            // Needed only by programs that change scales.
             if (1..header::LONGEST - 256).contains(&list.len()) {
                 first.push(list);
             }

@@ -14,8 +14,8 @@ pub(super) struct WrittenChunk {
     pub(super) len: u32,
 }
 
-/// Returns the address of the root and the bytes of all nodes, the first of which is at `start`. The chunks are in the order
-/// of their places, and there is one at least.
+/// Returns the address of the root and the bytes of all nodes, the first of which is at `start`. There is at least one chunk, and chunks
+/// are sorted by position.
 pub(super) fn write(
     chunks: &[WrittenChunk],
     chunkshape: &[u32],
@@ -36,7 +36,7 @@ pub(super) fn write(
             });
             out.u64(0);
         }
-        // Behind the last chunk.
+        // A key after the last chunk.
         None => {
             out.u32(0).u32(0);
             let last = chunks.last().map(|chunk| &chunk.start[..]).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Attributes: values of msgpack as HDF5 has them.
+//! Attributes: conversion of msgpack values to HDF5.
 
 use b2nd::{Dtype, Value};
 
@@ -8,7 +8,7 @@ use crate::attrs::array;
 /// The content of an attribute.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// Items as they are.
+    /// Unchanged items.
     Bytes(Vec<u8>),
     /// Texts of variable length.
     Texts(Vec<String>),
@@ -32,13 +32,13 @@ impl Attribute {
         Self { name: name.to_owned(), datatype, space: datatypes::space(shape, None), content }
     }
 
-    /// A text of fixed length, as the library for dimension scales demands it.
+    /// A text of fixed length, as the dimension scales library requires.
     pub(super) fn fixed(name: &str, text: &str) -> Self {
         let bytes = [text.as_bytes(), &[0]].concat();
         Self::new(name, datatypes::text(bytes.len(), true, !text.is_ascii()), &[], Content::Bytes(bytes))
     }
 
-    /// Makes one text of fixed length of one of variable length, as netCDF stores its type `char`.
+    /// Converts a text of variable length to fixed length, as netCDF stores its type `char`.
     pub(super) fn with_fixed_text(self) -> Self {
         match &self.content {
             Content::Texts(texts) if self.space == datatypes::space(&[], None) => match &texts[..] {
@@ -52,13 +52,13 @@ impl Attribute {
         }
     }
 
-    /// The lists of objects that are the scales of the dimensions.
+    /// The lists of scales, one for each dimension.
     pub(super) fn dimension_list(scales: Vec<Vec<usize>>) -> Self {
         let shape = [scales.len() as u64];
         Self::new("DIMENSION_LIST", datatypes::references(), &shape, Content::Objects(scales))
     }
 
-    /// The data sets of which this is a scale, and of which dimension.
+    /// The data sets and dimensions that this scale is attached to.
     pub(super) fn reference_list(referrers: Vec<(usize, u32)>) -> Self {
         let shape = [referrers.len() as u64];
         Self::new("REFERENCE_LIST", datatypes::referrer(), &shape, Content::Referrers(referrers))
@@ -74,8 +74,8 @@ impl Attribute {
         }
     }
 
-    /// Converts a value. An attribute with values of the items, such as `_FillValue`, gets their `dtype`, if it is
-    /// one of its values.
+    /// Converts a value. An attribute that holds an item value, such as `_FillValue`, gets the `dtype` of the items if that
+    /// can represent it.
     ///
     /// # Errors
     /// Describes the value if HDF5 has no such type.
@@ -155,7 +155,7 @@ impl Attribute {
     }
 }
 
-/// A number as an item of a dtype, if it is one of its values.
+/// A number as an item of a dtype, if that can represent it exactly.
 fn number(value: &Value, dtype: &Dtype) -> Option<Vec<u8>> {
     let b2nd::DtypeKind::Simple { code, big_endian } = dtype.kind() else { return None };
     let size = dtype.itemsize();

@@ -41,11 +41,11 @@ use crate::{Hdf5Error, attrs};
 pub struct Writer<W> {
     out: W,
     name: String,
-    /// Where the next byte goes.
+    /// The position of the next byte.
     at: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) left_out: Vec<String>,
-    /// Scales without items, which this has added.
+    /// Scales without items that were added.
     pub(super) made: BTreeSet<usize>,
     /// Whether netCDF must be able to open the file.
     pub(super) netcdf: bool,
@@ -78,18 +78,18 @@ pub(super) struct Data {
     pub(super) filters: Option<Vec<u8>>,
     /// The names of the dimensions; empty if they have none.
     pub(super) dims: Vec<String>,
-    /// The dimensions that may grow without an end.
+    /// The unlimited dimensions.
     pub(super) unlimited: Vec<usize>,
 }
 
 /// The attribute with the names of the dimensions, and the one that holds attributes that fit nowhere else.
 const DIMENSIONS: &str = attrs::DIMENSIONS;
 const REST: &str = "attrs";
-/// Attributes that mean something else in HDF5.
+/// Attributes with a different meaning in HDF5.
 const RESERVED: [&str; 5] = ["CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_ARRAY_ORDER"];
 
 impl<W: Write + Seek + Send> Writer<W> {
-    /// Starts a file, which is called `name` in errors.
+    /// Starts a file. `name` is its name in errors.
     ///
     /// # Errors
     /// Fails if nothing can be written.
@@ -117,30 +117,30 @@ impl<W: Write + Seek + Send> Writer<W> {
         })
     }
 
-    /// Sets the callback that gets the uncompressed bytes of each chunk and may stop the work.
+    /// Sets the control, whose callback receives the number of uncompressed bytes of each chunk and may stop the work.
     pub fn set_control(&mut self, control: Control) {
         self.control = control;
     }
 
-    /// Sets whether the file is to be one of netCDF, whose library refuses whole files because of one name. Off by default.
+    /// Sets whether the netCDF library must be able to open the file, which it refuses because of a single invalid name. Off by default.
     ///
-    /// Names of more than 255 bytes and those that netCDF reserves are then refused, as are dimensions whose names other
-    /// data sets have, such as that of their own data set if that has several. Attributes of such names are left out.
+    /// Names of more than 255 bytes and names that netCDF reserves are then refused, as are dimensions named like an unrelated
+    /// data set, for example their own data set if it has several dimensions. Attributes with such names are left out.
     pub fn set_netcdf(&mut self, netcdf: bool) {
         self.netcdf = netcdf;
     }
 
-    /// Makes a group, and those that it is in, and adds attributes to it. `/` is there already.
+    /// Creates a group and missing parents, and adds attributes to it. `/` always exists.
     ///
     /// # Errors
-    /// Fails if there is a data set of this name.
+    /// Fails if there is a data set with this name.
     pub fn group(&mut self, path: &str, attrs: &[(String, Value)]) -> Result<(), Hdf5Error> {
         let group = self.make_group(path)?;
         self.add_attributes(group, attrs, None);
         Ok(())
     }
 
-    /// Returns the attributes that were left out, since HDF5 has nothing like them: paths, names and why.
+    /// Returns the attributes that HDF5 cannot represent and that were left out: paths, names and reasons.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -198,7 +198,7 @@ impl<W: Write + Seek + Send> Writer<W> {
                 Some(why) => Err(format!("netCDF cannot have this name: {why}")),
                 None => Attribute::of(name, value, dtype),
             };
-            // Programs for netCDF print texts of variable length as something else.
+            // netCDF programs show texts of variable length as a different type.
             let allowed = allowed.map(|made| if self.netcdf { made.with_fixed_text() } else { made });
             let made = allowed.and_then(|made| match length(&made) {
                 len if len <= header::LONGEST => Ok(made),
@@ -214,11 +214,11 @@ impl<W: Write + Seek + Send> Writer<W> {
     /// Writes an array with its attributes. Missing groups are created.
     ///
     /// Dimensions that have names (`_ARRAY_DIMENSIONS`) get scales: the array of that name and length in the same group, or in a group
-    /// above it, otherwise one without items, as netCDF creates it. Times become numbers with `units` and `calendar` of CF,
-    /// texts `<U` those of variable length.
+    /// above it, otherwise one without items, as netCDF creates it. Times become numbers with the CF attributes `units` and `calendar`;
+    /// texts (`<U`) become texts of variable length.
     ///
     /// # Errors
-    /// Fails if the array cannot be read, if HDF5 has no type for its items, or if there is something of this name.
+    /// Fails if the array cannot be read, if HDF5 has no type for its items, or if the name exists.
     pub fn array(&mut self, path: &str, array: &NdArray, codec: Codec) -> Result<(), Hdf5Error> {
         let path = format!("/{}", path.trim_matches('/'));
         let (group, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -264,7 +264,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         self.put([0; 8].get(..gap as usize).unwrap_or_default()).map(drop)
     }
 
-    /// Writes the items of an array as they are.
+    /// Writes the items of an array unchanged.
     fn items(
         &mut self,
         path: &str,
@@ -433,16 +433,16 @@ impl<W: Write + Seek + Send> Writer<W> {
     }
 }
 
-/// HDF5 has no more.
+/// Maximum number of dimensions in HDF5.
 const MOST_DIMENSIONS: usize = 32;
 
-/// The maximum length of a dimension without an end.
+/// The maximum length of an unlimited dimension.
 pub(super) const UNLIMITED: u64 = u64::MAX;
 
-/// The metalayer with the dimensions that have no end in HDF5, a list of their numbers.
+/// The metalayer that lists the numbers of the dimensions that are unlimited in HDF5.
 const UNLIMITED_LAYER: &str = "unlimited";
 
-/// The dimensions that may grow without an end.
+/// The unlimited dimensions.
 fn unlimited(array: &NdArray) -> Vec<usize> {
     let layer = array.super_chunk().metalayers().get(UNLIMITED_LAYER);
     let listed = layer.and_then(|content| rmpv::decode::read_value(&mut &content[..]).ok());
@@ -465,7 +465,7 @@ fn growing(shape: &[u64], chunkshape: &[u32], unlimited: &[usize]) -> Vec<u8> {
 #[derive(Default)]
 struct Heap {
     heaps: Heaps,
-    /// Where the heaps are, once that is known.
+    /// The addresses of the heaps, once they are known.
     addresses: Vec<u64>,
     objects: Vec<Vec<u8>>,
 }
@@ -534,7 +534,7 @@ fn length(attribute: &Attribute) -> usize {
     header::attribute(name, datatype, space, &[]).len().saturating_add(attribute.len())
 }
 
-/// The attributes of an array, also those for which there was no room of their own.
+/// The attributes of an array, including those that share a layer.
 fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
     let attrs = array.attrs();
     let mut out = Vec::new();
@@ -554,7 +554,7 @@ fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
 
 /// Why netCDF cannot open a file with this name.
 fn refused_by_netcdf(name: &str) -> Option<String> {
-    /// One byte less than `NC_MAX_NAME`: the library copies that many, and then no zero.
+    /// One byte less than `NC_MAX_NAME`: the library copies that many bytes without a final zero.
     const LONGEST: usize = 255;
     /// The prefix that netCDF adds to the name of a variable that is also the name of an unrelated dimension.
     const NO_COORDINATE: &str = "_nc4_non_coord_";
@@ -587,8 +587,8 @@ fn names(attrs: &[(String, Value)], ndim: usize) -> Vec<String> {
     }
 }
 
-/// The datatype of the items; `None` for texts of variable length. Of times the unit becomes an attribute, of an enumeration
-/// the names, which were one, a part of the type.
+/// The datatype of the items; `None` for texts of variable length. The unit of times becomes an attribute, and the attribute
+/// with the names of an enumeration becomes part of the type.
 fn datatype(dtype: &Dtype, attrs: &mut Vec<(String, Value)>) -> Result<Option<Vec<u8>>, String> {
     let size = dtype.itemsize();
     match dtype.kind() {
@@ -652,7 +652,7 @@ fn unicode(items: &[u8], dtype: &Dtype) -> Result<Vec<String>, String> {
         for unit in item.chunks_exact(4) {
             let bytes = unit.try_into().unwrap_or([0; 4]);
             let number = if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
-            let found = char::from_u32(number).ok_or_else(|| format!("{number:#x} is no character"))?;
+            let found = char::from_u32(number).ok_or_else(|| format!("{number:#x} is not a character"))?;
             if found == '\0' {
                 zeros += 1;
                 continue;

@@ -1,4 +1,4 @@
-//! Files that the scripts of this folder make, with the Python that `B2KIT_HDF5_PYTHON` names.
+//! Runs the scripts of this folder, which create files, with the Python that `B2KIT_HDF5_PYTHON` names.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) fn python() -> OsString {
     std::env::var_os("B2KIT_HDF5_PYTHON").expect("B2KIT_HDF5_PYTHON names no Python")
 }
 
-/// Runs a script in a new folder, whose path is among these arguments as `FOLDER`.
+/// Runs a script with these arguments, in which `FOLDER` is replaced by the path of a new folder.
 pub(crate) fn made(script: &str, arguments: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);

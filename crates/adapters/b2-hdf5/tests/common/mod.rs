@@ -1,4 +1,4 @@
-//! What the tests beside other libraries share.
+//! Code shared by the tests that compare with other libraries.
 
 use b2nd::Dtype;
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn tuple(shape: &Value) -> String {
     if all.len() == 1 { format!("({},)", all[0]) } else { format!("({})", all.join(", ")) }
 }
 
-/// Whether items are the same in all fields. What is between fields does not count.
+/// Whether items are the same in all fields. Bytes between fields are ignored.
 fn same(dtype: &Dtype, a: &[u8], b: &[u8]) -> bool {
     let Some(fields) = dtype.fields() else { return a == b };
     fields.iter().all(|field| {

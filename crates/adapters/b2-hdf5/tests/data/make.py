@@ -1,8 +1,8 @@
-"""Writes the small files beside it, which tests need that run without Python.
+"""Writes the small files next to it, for tests that run without Python.
 
     python make.py
 
-They do not change: a new case gets a new file.
+Existing files do not change; a new case gets a new file.
 """
 
 import pathlib

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use b2_frame::{Compare, FrameError, FrameWriter, ReadCosts, ReadOptions, Storage, SuperChunk};
+use b2_frame::{Compare, FrameError, FrameWriter, ReadOptions, ReadTuning, Storage, SuperChunk};
 use b2_http::{Http, HttpOptions};
 use b2_testkit::web::{Misbehavior, Server};
 use b2nd::{ArrayBuilder, NdArray, NdError, range, source};
@@ -27,7 +27,7 @@ fn client(timeout: u64) -> Http {
 }
 
 fn options(http: &Http) -> ReadOptions {
-    SuperChunk::options().file_system(Arc::new(http.clone())).costs(ReadCosts::REMOTE)
+    SuperChunk::options().file_system(Arc::new(http.clone())).tuning(ReadTuning::REMOTE)
 }
 
 fn open(http: &Http, url: &str) -> Result<NdArray, NdError> {

@@ -1,9 +1,11 @@
 //! Round trips in every layout.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fs;
+use std::path::Path;
 
-use b2_frame::{FileKind, FrameWriter, Storage, SuperChunk};
+use b2_frame::{FileKind, FrameEditor, FrameParams, FrameWriter, Storage, SuperChunk};
 use b2_store::{ATTRIBUTES, MemberKind, MemberLocation, Store, StoreError, StoreLayout, StoreWriter};
 use b2_testkit::Rng;
 
@@ -53,6 +55,51 @@ fn random_stores_in_every_layout() {
         let left: BTreeSet<_> =
             fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
+    }
+}
+
+/// Members that are written in place are those that are copied, in every layout; a failure leaves no store.
+#[test]
+fn members_are_written_in_place() {
+    for (case, (layout, name)) in (0..).zip(LAYOUTS) {
+        let mut rng = Rng::case(21, case);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let mut writer = StoreWriter::create(&path, layout, false).unwrap();
+        let mut expected = BTreeMap::new();
+        for key in ["/a", "/g/b.x", "/g/h/ä"] {
+            let (values, frame) = array(&mut rng);
+            writer.put_with(key, |to| Ok::<_, Box<dyn Error>>(fs::write(to, raw(&frame))?)).unwrap();
+            expected.insert(key.to_owned(), values);
+        }
+        let never = |_: &Path| -> Result<(), StoreError> { panic!("the key is checked first") };
+        assert!(matches!(writer.put_with("g", never), Err(StoreError::Exists(_))));
+        assert!(matches!(writer.put_with("a\nb", never), Err(StoreError::Key(_))));
+        writer.finish().unwrap();
+        check(&open(&path), &expected, &BTreeMap::new());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A description of indexes is left out, as of copied members.
+        let mut editor = FrameEditor::memory(FrameParams::new(1)).unwrap();
+        editor.vlmeta().set("blosc2_indexes", b"\x80").unwrap();
+        editor.commit().unwrap();
+        let indexed = editor.into_bytes().unwrap();
+        let path = folder.path().join(format!("indexed {name}"));
+        let mut writer = StoreWriter::create(&path, layout, false).unwrap();
+        writer.put_with("x", |to| Ok::<_, Box<dyn Error>>(fs::write(to, &indexed)?)).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(open(&path).frame("x", &options()).unwrap().vlmetalayers().iter().count(), 0);
+        // Neither what was not written nor what is no frame is in a store.
+        for bytes in [None, Some(&b"no frame"[..])] {
+            let path = folder.path().join(format!("failed {name}"));
+            let mut writer = StoreWriter::create(&path, layout, false).unwrap();
+            let write = |to: &Path| {
+                bytes.map_or(Ok(()), |bytes| fs::write(to, bytes))?;
+                Ok::<_, Box<dyn Error>>(())
+            };
+            writer.put_with("x", write).unwrap_err();
+            assert!(matches!(writer.finish(), Err(StoreError::Unsupported(_))));
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        }
     }
 }
 
@@ -309,7 +356,7 @@ fn copies_are_of_the_frame_as_it_was_opened() {
     editor.commit().unwrap();
     let target = folder.path().join("s.b2z");
     let mut writer = StoreWriter::create(&target, StoreLayout::Archive, false).unwrap();
-    // Either the frame as it was, or an error saying that it changed.
+    // Either the old frame, or an error saying that it changed.
     if writer.put("/a", &frame).is_ok() {
         writer.finish().unwrap();
         let copied = open(&target).frame("/a", &options()).unwrap();

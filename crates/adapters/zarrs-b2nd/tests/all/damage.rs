@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use b2_testkit::Rng;
-use b2_testkit::hostile::{Number, Walk};
+use b2_testkit::hostile::{Walk, flipped};
 use futures::executor::block_on;
 use zarrs::array::{Array, ArrayBuilder, ArrayBytes, ArraySubset, data_type};
 use zarrs::storage::byte_range::ByteRange;
@@ -90,10 +90,8 @@ fn flipped_bits_are_errors_or_change_nothing() {
     let victim = victim(false);
     let (mut rng, mut seen) = (Rng::new(11), ReadOutcomes::default());
     for _ in 0..500 {
-        let mut bytes = victim.good.clone();
-        let at = rng.below(bytes.len());
-        bytes[at] ^= 1 << rng.below(8);
-        victim.read(&bytes, &mut seen);
+        let bit = rng.below(victim.good.len() * 8);
+        victim.read(&flipped(&victim.good, bit), &mut seen);
     }
     // The checksums are verified, so no other values are returned.
     assert_eq!(seen.other, 0, "{seen:?}");
@@ -116,17 +114,13 @@ fn short_chunks_are_errors() {
 #[test]
 fn hostile_numbers_are_errors_within_limits() {
     let victim = victim(false);
-    let mut numbers: Vec<Number> = Vec::new();
-    let mut sink = |_, _: std::fmt::Arguments<'_>, number| numbers.push(number);
-    Walk::new(&victim.good, &mut sink).frame().unwrap();
+    let numbers = Walk::numbers(&victim.good, |walk| drop(walk.frame().unwrap()));
     let (mut rng, mut seen) = (Rng::new(13), ReadOutcomes::default());
     assert!(numbers.len() > 80);
     for number in &numbers {
         for _ in 0..4 {
             let mut bytes = victim.good.clone();
-            let kind = rng.below(number.nvalues() as usize) as u32;
-            let value = number.value(kind, &bytes, &numbers, &mut rng);
-            number.set(&mut bytes, value);
+            number.damage(rng.next() as u32 % number.nvalues(), &mut bytes, &numbers, &mut rng);
             victim.read(&bytes, &mut seen);
         }
     }
@@ -174,10 +168,8 @@ fn damaged_chunks_of_bytes_are_errors_or_bytes() {
     let victim = victim(true);
     let (mut rng, mut seen) = (Rng::new(17), ReadOutcomes::default());
     for _ in 0..300 {
-        let mut bytes = victim.good.clone();
-        let most = if rng.chance(50) { 64 } else { bytes.len() };
-        let at = rng.below(most.min(bytes.len()));
-        bytes[at] ^= 1 << rng.below(8);
+        let most = if rng.chance(50) { 64 } else { victim.good.len() };
+        let mut bytes = flipped(&victim.good, rng.below(most * 8));
         if rng.chance(20) {
             bytes.truncate(rng.below(bytes.len()));
         }

@@ -189,6 +189,25 @@ fn random_arrays_are_read_whole_and_in_parts() {
     assert_eq!(nparts, 360);
 }
 
+#[cfg(feature = "pco")]
+#[test]
+fn pcodec_is_read_whole_and_in_parts() {
+    let store = Arc::new(CountingStore::default());
+    let mut builder = ArrayBuilder::new(vec![60, 50], vec![30, 50], data_type::float32(), 0.0f32);
+    let codec = B2ndCodec::new().codec("pco").filters::<Filter>([]).blocks([10, 10]);
+    builder.array_to_bytes_codec(Arc::new(codec));
+    let array = builder.build(store.clone(), "/a").unwrap();
+    array.store_metadata().unwrap();
+    let items: Vec<u8> = (0..3000).flat_map(|at| (at as f32 / 10.0).round().to_ne_bytes()).collect();
+    let whole = ArraySubset::new_with_shape(vec![60, 50]);
+    array.store_array_subset(&whole, ArrayBytes::new_flen(items.clone())).unwrap();
+    let array = Array::open(store, "/a").unwrap();
+    assert_eq!(fixed(array.retrieve_array_subset::<ArrayBytes>(&whole).unwrap()), items);
+    let ranges = [25..44, 3..9];
+    let part = array.retrieve_array_subset::<ArrayBytes>(&ArraySubset::new_with_ranges(&ranges)).unwrap();
+    assert_eq!(fixed(part), cut(&items, 4, &[60, 50], &ranges));
+}
+
 #[test]
 fn parts_are_written() {
     for number in 0..15 {

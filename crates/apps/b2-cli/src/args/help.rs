@@ -7,14 +7,14 @@ use clap::{Arg, Command};
 
 use crate::print::picture::columns;
 
-/// Height of a usual terminal, in lines.
+/// Height of a typical terminal, in lines.
 const LINES: usize = 24;
-/// Longer lines are hard to read, in columns.
+/// Maximum width of a line, in columns: longer ones are hard to read.
 const COLUMNS: usize = 80;
-/// Lines are not wrapped to fewer columns.
+/// Minimum width for wrapping, in columns.
 const MIN_COLUMNS: usize = 30;
 
-/// The commands, grouped by purpose. Commands that are in no group go to the last one.
+/// The commands, grouped by purpose. Commands without a group are in the last one.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["info", "show", "view", "cat", "ls", "items"]),
     ("Make", &["pack", "unpack", "copy"]),
@@ -142,19 +142,19 @@ fn full_list(command: &Command, width: usize) -> StyledStr {
 
 /// A part of the text below the options of a help page.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part {
-    /// Lines that stay as they are, without their indentation.
+pub(crate) enum HelpSection {
+    /// Lines that are not wrapped, without their indentation.
     Examples(Vec<String>),
-    /// A paragraph, to be wrapped where it is shown.
+    /// A paragraph, which is wrapped when it is shown.
     Text(String),
 }
 
 /// The parts of a text. Examples follow the line `Examples:`; all other lines are cut only to fit the source.
-pub(crate) fn parts(text: &str) -> Vec<Part> {
+pub(crate) fn parts(text: &str) -> Vec<HelpSection> {
     let plain = |line: &str| line.strip_prefix("  ").unwrap_or(line).to_owned();
     let part = |block: &str| match block.strip_prefix("Examples:\n") {
-        Some(lines) => Part::Examples(lines.lines().map(plain).collect()),
-        None => Part::Text(block.lines().collect::<Vec<_>>().join(" ")),
+        Some(lines) => HelpSection::Examples(lines.lines().map(plain).collect()),
+        None => HelpSection::Text(block.lines().collect::<Vec<_>>().join(" ")),
     };
     text.split("\n\n").filter(|block| !block.is_empty()).map(part).collect()
 }
@@ -162,8 +162,8 @@ pub(crate) fn parts(text: &str) -> Vec<Part> {
 /// A text whose paragraphs are single lines, for the parser to wrap.
 fn flowing(text: &str) -> String {
     let line = |part| match part {
-        Part::Examples(lines) => format!("Examples:\n  {}", lines.join("\n  ")),
-        Part::Text(text) => text,
+        HelpSection::Examples(lines) => format!("Examples:\n  {}", lines.join("\n  ")),
+        HelpSection::Text(text) => text,
     };
     parts(text).into_iter().map(line).collect::<Vec<_>>().join("\n\n")
 }

@@ -1,6 +1,6 @@
-//! The command line: options that several commands share, the values they take, and the help pages.
+//! The command line: options that several commands share, their values, and the help pages.
 //! Code belongs here if it defines what may be written on a command line; what an option does is defined by the layer that
-//! does it, and options of a single command stand with the command.
+//! does it, and options of a single command are defined with the command.
 //! It may use `print` and `process`, and opens no file.
 
 pub(crate) mod help;
@@ -10,7 +10,7 @@ pub(crate) mod plugins;
 pub(crate) mod values;
 pub(crate) mod version;
 
-pub(crate) use options::{Encoding, FilesFrom, Global, Source, Sources, When};
+pub(crate) use options::{ComparePolicy, Encoding, FilesFrom, Global, Source, Sources};
 pub(crate) use placement::Placement;
 pub(crate) use plugins::dparams;
 pub(crate) use values::{Codec, Dims, Filters, Format, Level, MetaArg, Shape};

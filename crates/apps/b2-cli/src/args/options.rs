@@ -45,7 +45,7 @@ pub(crate) struct Global {
     /// This applies to whole chunks and parts of chunks. Data from a URL is compared each time. `verify` and
     /// `copy` always compare all.
     #[arg(long, global = true, display_order = 106, value_name = "WHEN", value_enum)]
-    pub(crate) compare: Option<When>,
+    pub(crate) compare: Option<ComparePolicy>,
     /// Wait at most SECONDS for the answer to a request to a server [default: 60]
     #[arg(long, global = true, display_order = 107, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) timeout: Option<u32>,
@@ -59,7 +59,7 @@ pub(crate) struct Global {
 
 /// When chunks are compared with their checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ComparePolicy {
     /// Each time bytes are read
     Always,
     /// When bytes are read for the first time
@@ -74,14 +74,14 @@ pub(crate) enum When {
 const VERIFIED_OUTPUT: u64 = 2 << 30;
 
 impl Global {
-    /// The time since `start`, for the end of a message with `--verbose`.
+    /// The time since `start`, appended to a message with `--verbose`.
     pub(crate) fn seconds(self, start: Instant) -> String {
         if self.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() }
     }
 
     /// Verifies checksums on every read: for commands that write what they have read.
     pub(crate) fn comparing(self) -> Self {
-        Self { compare: Some(When::Always), ..self }
+        Self { compare: Some(ComparePolicy::Always), ..self }
     }
 
     /// Applies the default of `--max-output` for commands that decode a whole file, unless the option was given.
@@ -119,12 +119,12 @@ pub(crate) struct Encoding {
     /// Bytes per item (not arrays)
     #[arg(long, value_name = "N", help_heading = "Layout")]
     pub(crate) typesize: Option<u32>,
-    /// Take raw bytes as items of this NumPy type, like '<f4'
+    /// Read raw bytes as items of this NumPy type, like '<f4'
     ///
     /// This makes an array: of --shape, or of one dimension.
     #[arg(long, value_name = "DTYPE", help_heading = "Layout")]
     pub(crate) dtype: Option<String>,
-    /// Take raw bytes as an array of this shape
+    /// Read raw bytes as an array of this shape
     ///
     /// One length may be -1: it follows from the number of bytes.
     #[arg(long, value_name = "A,B,...", allow_hyphen_values = true, help_heading = "Layout")]
@@ -155,7 +155,7 @@ pub(crate) struct Encoding {
     /// filter:ID, each followed by :META if it needs a parameter, from -128 to 255.
     #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true, help_heading = "Compression")]
     pub(crate) filters: Option<Filters>,
-    /// Whether to compress each byte of the items on its own
+    /// Whether to compress each byte of the items separately
     ///
     /// A block is then split into as many streams as an item has bytes.
     #[arg(long, value_name = "MODE", value_parser = split_parser(), help_heading = "Compression")]
@@ -223,7 +223,7 @@ pub(crate) struct Encoding {
 /// Names of files in a list.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FilesFrom {
-    /// Take more names from LIST, one per line (-: standard input)
+    /// Read more names from LIST, one per line (-: standard input)
     #[arg(long, value_name = "LIST")]
     pub(crate) files_from: Option<PathBuf>,
     /// The names in LIST end with NUL, as find -print0 writes them
@@ -242,7 +242,7 @@ pub(crate) struct Sources {
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,
-    /// Take this member of a store, or data set of HDF5 or NetCDF
+    /// Read this member of a store, or data set of HDF5 or NetCDF
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
@@ -263,7 +263,7 @@ pub(crate) struct Source {
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,
-    /// Take this member of a store, or data set of HDF5 or NetCDF
+    /// Read this member of a store, or data set of HDF5 or NetCDF
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }

@@ -7,10 +7,7 @@ use b2kit::{Compression, Limits, Plugins};
 pub(crate) fn plugins() -> Plugins {
     let plugins = Plugins::builtin();
     #[cfg(feature = "zfp")]
-    let plugins = plugins
-        .with_codec(b2_zfp::FixedAccuracy)
-        .with_codec(b2_zfp::FixedPrecision)
-        .with_codec(b2_zfp::FixedRate);
+    let plugins = plugins.with_codecs(b2_zfp::codecs());
     #[cfg(feature = "pco")]
     let plugins = plugins.with_codec(b2_pco::Pco);
     plugins

@@ -29,7 +29,7 @@ impl std::str::FromStr for Dims {
     }
 }
 
-/// `10,-1`: the shape of an array. One length may be -1: as many as there are items for.
+/// `10,-1`: the shape of an array. One length may be -1 and follows from the number of items.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape(pub(crate) Vec<Option<u64>>);
 
@@ -82,7 +82,7 @@ pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A parser, and the names among its values, for completion. Help texts describe the values.
+/// A parser with the named values that completion offers. Help texts describe the values.
 #[derive(Clone)]
 struct Suggesting<P> {
     parser: P,
@@ -106,7 +106,7 @@ impl<P: TypedValueParser> TypedValueParser for Suggesting<P> {
     }
 }
 
-/// The codecs that take bytes of any kind.
+/// The codecs that compress any bytes.
 const CODECS: [&str; 5] = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"];
 const ALL_CODECS: [&str; 10] =
     ["blosclz", "lz4", "lz4hc", "zlib", "zstd", "pco", "auto", "zfp_acc", "zfp_prec", "zfp_rate"];
@@ -118,7 +118,7 @@ pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Codec> {
     Suggesting { parser: parse_codec, names: &ALL_CODECS }
 }
 
-/// Parses a codec by `parser`, which takes those for bytes of any kind.
+/// Parses a codec with `parser`, which accepts codecs for any bytes.
 pub(crate) fn plain_codec_parser<P: TypedValueParser>(parser: P) -> impl TypedValueParser<Value = P::Value> {
     Suggesting { parser, names: &CODECS }
 }
@@ -207,7 +207,7 @@ impl clap::FromArgMatches for Level {
     }
 }
 
-/// What `--codec auto` aims at.
+/// The goal of `--codec auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Goal {
     /// Quick writing and reading
@@ -254,7 +254,7 @@ impl Filters {
     /// Checks the parameters of the filters for items of this size.
     ///
     /// # Errors
-    /// Fails if a filter needs a parameter, or another one.
+    /// Fails if the parameter of a filter is missing or invalid.
     pub(crate) fn check(&self, typesize: usize) -> anyhow::Result<()> {
         let needed = [FilterId::TRUNC_PREC, FilterId::INT_TRUNC, FilterId::NDCELL, FilterId::NDMEAN];
         for slot in self.0.iter().filter(|slot| needed.contains(&slot.id)) {
@@ -267,7 +267,7 @@ impl Filters {
                 anyhow::bail!("--filters {id}: add {}, for example {id}:{}", what.0, what.1);
             }
             if matches!(id, FilterId::TRUNC_PREC | FilterId::INT_TRUNC) {
-                // Applied to one item, it fails as it would for all.
+                // Applying it to one item finds the same errors as applying it to all.
                 let item = vec![0; typesize];
                 let cx = FilterContext::new(typesize);
                 let tried = plugins::plugins().filter(id)?.forward(&cx, slot.meta, &item, &mut item.clone());

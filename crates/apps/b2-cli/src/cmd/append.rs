@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    // Read the input before locking the file: it may take long to arrive, and others would have to wait for the lock.
+    // Read the input before locking the file: it may arrive slowly, and other programs would have to wait for the lock.
     let inputs = Operand::several(&args.inputs, &args.target.file, args.each)?;
     args.target.change(global, || match args.target.open_for_data(global)? {
         Editor::Array(mut array) => append_items(&mut array, args, inputs, global),
@@ -58,6 +58,7 @@ fn append_items(
     let axis = edit::axis("--axis", args.axis.unwrap_or(0), array.shape().len())?;
     let (several, mut added) = (inputs.len() > 1, false);
     for input in &mut inputs {
+        input.refuse_foreign_items()?;
         added |= add_dimension(input, array.shape(), axis);
     }
     let (items, grown) = edit::join(array, inputs, axis, global)?;

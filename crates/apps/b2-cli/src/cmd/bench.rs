@@ -45,7 +45,7 @@ pub(crate) struct Args {
     table: table::Args,
     #[command(flatten)]
     machine: machine::Args,
-    /// Print JSON (always so with --input)
+    /// Print JSON (always with --input)
     #[arg(long)]
     json: bool,
     /// Bytes per item of raw data

@@ -5,13 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2_view::limits::{Limits, NoLogarithm, scale};
 use b2kit::Dtype;
 use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
 use crate::files::{ModeOf, Output, members, refuse_blosc2_name, refuse_same};
-use crate::npy;
-use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
+use crate::formats::npy;
+use crate::print::{Lines, Map, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
 use crate::read::plain::Plain;
 use crate::read::{Data, Hdf5, Input, Selection, View, slice};
@@ -47,12 +48,15 @@ pub(crate) struct Args {
     /// Only the N-th chunk, as it is stored (frames)
     #[arg(long, value_name = "N", conflicts_with_all = ["npy", "csv", "text", "png"])]
     chunk: Option<usize>,
-    /// Write here instead of to standard output; appears when it is complete
+    /// Write to this file, which appears when it is complete
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Values of the first and the last colour [default: the smallest and the largest value]
+    ///
+    /// LOW:HIGH are values. With % they are shares of the values that are drawn: 2%:98% leaves out the smallest and the
+    /// largest of them.
     #[arg(long, value_name = "LOW:HIGH", allow_hyphen_values = true, requires = "png")]
-    range: Option<Range>,
+    range: Option<Limits>,
     /// Overwrite OUT; send bytes to a terminal
     #[arg(long)]
     force: bool,
@@ -187,7 +191,7 @@ fn tell(name: &str, nbytes: u64, start: Instant, global: Global) {
 /// The output format: as requested, otherwise from the extension of OUT.
 ///
 /// # Errors
-/// Returns [`Usage`] if the extension asks for a format that a stored chunk cannot be written in.
+/// Returns [`Usage`] if the extension implies a format that a stored chunk cannot be written in.
 fn form(args: &Args) -> Result<Form> {
     let given = args.form;
     if given.raw || given.npy || given.csv || given.text || given.png {
@@ -201,8 +205,7 @@ fn form(args: &Args) -> Result<Form> {
         _ => return Ok(given),
     };
     if args.chunk.is_some() {
-        let why =
-            format!("--chunk writes plain bytes, and OUT ends in .{ending}: --raw says that this is meant");
+        let why = format!("--chunk writes plain bytes, and OUT ends in .{ending}; --raw confirms this");
         return Err(Usage(why).into());
     }
     Ok(form)
@@ -253,7 +256,7 @@ fn values(args: &Args, form: Form, global: Global) -> Result<()> {
             kept().push(text);
             Ok(())
         };
-        // A number takes much longer to write than to decode.
+        // Formatting a number takes much longer than decoding it.
         let work = (buffer.len() as u64).saturating_mul(16);
         let parts = buffer.chunks(batch).enumerate();
         in_order(&control, usize::MAX, work, 2 * workers(&control), parts, make, send)?;
@@ -278,12 +281,17 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     let simple = Simple::new(dtype);
     let is_number = dtype.fields().is_none() && simple.value(&vec![0; dtype.itemsize()]).number().is_some();
     if !is_number {
-        return Err(anyhow!("--png: items of {dtype} have no colours, only numbers have").context(named()));
+        return Err(
+            anyhow!("--png: items of {dtype} are not numbers, so they have no colours").context(named())
+        );
     }
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;
     let range = match args.range {
-        Some(range) => Some(range),
+        Some(Limits::Values(range)) => Some(range),
+        Some(shares @ Limits::Shares(..)) => {
+            Some(range_of_shares(&simple, view, shares).with_context(named)?)
+        }
         None => range_of(&simple, view).with_context(named)?,
     };
     let png = Png::new(simple, range.map(Scale::from), width, height);
@@ -309,6 +317,23 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     output.send(&stream.tail())?;
     drop(progress);
     output.finish()
+}
+
+/// Most pixels of a picture of which shares are found, since all numbers are sorted in memory.
+const MAX_SORTED: u64 = 1 << 27;
+
+/// The range between two shares of the numbers of a picture.
+fn range_of_shares(simple: &Simple, view: &View<'_>, shares: Limits) -> Result<Range> {
+    let pixels = view.shape().iter().fold(1, |n: u64, &length| n.saturating_mul(length));
+    ensure!(pixels <= MAX_SORTED, "--range: with more than {MAX_SORTED} pixels in values, not in shares");
+    let (mut buffer, mut numbers) = (Vec::new(), Vec::new());
+    numbers.try_reserve_exact(usize::try_from(pixels)?)?;
+    for piece in view.pieces() {
+        view.read(&piece, &mut buffer)?;
+        simple.numbers(&buffer, &mut numbers);
+    }
+    let scale = scale(&numbers, Some(shares), Map::default(), false, simple.is_float());
+    scale.map(|scale| scale.range).map_err(|NoLogarithm| anyhow!("--range: no logarithm"))
 }
 
 /// The range of all numbers of a picture.

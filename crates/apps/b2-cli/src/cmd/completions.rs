@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, command: Command) -> Result<()> {
     destination::print(&script)
 }
 
-/// Says of the options that take neither files nor known words that nothing can be offered, not even files.
+/// Marks options that take neither files nor known words, so that nothing is offered for them, not even files.
 fn hinted(command: Command) -> Command {
     let hint = |arg: Arg| match arg.get_value_hint() {
         ValueHint::Unknown if !arg.is_positional() && takes_values(&arg) => arg.value_hint(ValueHint::Other),
@@ -52,7 +52,7 @@ fn hinted(command: Command) -> Command {
     command.mut_args(hint).mut_subcommands(hinted)
 }
 
-/// The operands that are words, which the generator for fish leaves out.
+/// The operands that are words, which clap's generator for fish omits.
 fn fish_operands(script: &mut String, root: &Command) {
     for sub in root.get_subcommands() {
         let words = operand_words(sub, root);

@@ -4,6 +4,7 @@ mod args;
 mod back;
 mod glob;
 mod job;
+mod listing;
 mod nodes;
 mod others;
 mod part;
@@ -16,10 +17,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2_store::{StoreError, StoreLayout, StoreWriter};
 use b2kit::frame::{Durability, MAGIC};
-use b2kit::{ArrayBuilder, NdArray, SuperChunk};
+use b2kit::{ArrayBuilder, NdArray};
 
 pub(crate) use self::args::Args;
 use self::job::{Job, compare};
+pub(crate) use self::listing::Listing;
 use self::nodes::{Content, Item, Node, SourceFile};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
@@ -27,7 +29,7 @@ use crate::files::{
     InputFile, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
     stdio, urls, walk, write_through,
 };
-use crate::nifti::{self, is_nifti};
+use crate::formats::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, batch, one_line, signals};
 use crate::read::{Input, Store, slice};
@@ -215,7 +217,6 @@ impl Job<'_> {
         refuse_to_lose(output, &lost)?;
         signals::begin();
         let mut writer = StoreWriter::create(output, layout, self.args.force)?;
-        let folder = folder_beside(output)?;
         let (mut arrays, mut nbytes) = (0_u64, 0_u64);
         let orders: Vec<_> = nodes.iter().map(|node| order(&nodes, node)).collect();
         // Each array is closed when it has been converted.
@@ -236,20 +237,17 @@ impl Job<'_> {
                 }
                 Content::Dimension => self.global.tell(|| format!("{path}: a dimension without items")),
                 Content::Array(item) => {
-                    let to = folder.path().join("array.b2nd");
                     self.note_attrs(&path, item.attrs_left_out());
-                    let written = self.write(&path, &item, &to, false)?;
-                    let put = writer.put(&key_of(&path), &SuperChunk::open(&to)?);
-                    fs::remove_file(&to)?;
-                    match put {
-                        Err(error) if is_no_key(&error) => {
-                            self.left_out(&path, error)?;
-                            continue;
+                    let put = writer.put_with(&key_of(&path), |to| self.write(&path, &item, to, false));
+                    match put.map_err(anyhow::Error::downcast::<StoreError>) {
+                        Ok(written) => {
+                            arrays += 1;
+                            nbytes = nbytes.saturating_add(written);
                         }
-                        put => put.with_context(|| path.clone())?,
+                        Err(Ok(error)) if is_no_key(&error) => self.left_out(&path, error)?,
+                        Err(Ok(error)) => return Err(error).with_context(|| path.clone()),
+                        Err(Err(error)) => return Err(error),
                     }
-                    arrays += 1;
-                    nbytes = nbytes.saturating_add(written);
                 }
                 Content::LeftOut(what) => self.note(&format!("{path}: {what}: left out")),
                 // Those were refused, or named above.

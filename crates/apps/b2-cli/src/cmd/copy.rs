@@ -17,7 +17,7 @@ use crate::args::{Codec, Encoding, Format, Global, Shape, Source, plugins};
 use crate::files::{
     ModeOf, check_folder, claim, keep_time, refuse_other_format, spool_beside, stdio, urls, write_through,
 };
-use crate::npy::RawSource;
+use crate::formats::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
 use crate::read::{Input, Selection, is_array_layer};
 use crate::write::{
@@ -45,13 +45,13 @@ pub(crate) struct Args {
     /// The new file
     #[arg(value_name = "OUT", required_unless_present_any = ["to", "stdout"], conflicts_with_all = ["to", "stdout"])]
     output: Option<PathBuf>,
-    /// The new file, in another place on the command line (-: standard output)
+    /// The new file, given as an option (-: standard output)
     #[arg(short = 'o', long = "output", value_name = "OUT", conflicts_with = "stdout")]
     to: Option<PathBuf>,
-    /// Write to standard output, as -o -
+    /// Write to standard output, like -o -
     #[arg(short = 'c', long)]
     stdout: bool,
-    /// Take this member of a store, as IN::KEY
+    /// Read this member of a store, like IN::KEY
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Overwrite OUT: a file, or the directory of a sparse frame
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
     #[arg(long)]
     no_sync: bool,
-    /// Give OUT the time of modification of IN
+    /// Copy the modification time of IN to OUT
     #[arg(long, conflicts_with = "stdout")]
     keep_time: bool,
     #[command(flatten)]
@@ -130,7 +130,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     tell(global, &args.input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 
-/// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and as stored.
+/// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and compressed.
 fn index_memory(nchunks: usize) -> u64 {
     (nchunks as u64).saturating_mul(32)
 }
@@ -434,7 +434,7 @@ impl Job<'_> {
             Some(typesize) => base.itemsize(typesize as usize),
             None => base,
         };
-        // A signal stops also the compression of one large chunk.
+        // A signal also stops the compression of a single large chunk.
         Ok(self.encoding.cparams_like(base, codec)?.with_control(signals::control()))
     }
 
@@ -447,7 +447,7 @@ impl Job<'_> {
             let mut total = 0_u64;
             for (name, _) in frame.vlmetalayers().iter().filter(|(name, _)| *name != INDEXES.as_bytes()) {
                 let content = frame.vlmetalayers().get(name).with_context(|| self.named())?;
-                // The limit holds for each of them, but there may be thousands.
+                // The limit applies to each of them, but there may be thousands.
                 total = total.saturating_add(content.as_ref().map_or(0, |content| content.len() as u64));
                 frame.dparams().limits.check_memory("vlmetalayers, in bytes", total)?;
                 layers.vlmeta.extend(content.map(|content| (name.to_vec(), content)));
@@ -474,7 +474,7 @@ fn like_header(frame: &SuperChunk, itemsize: usize) -> Compression {
     frame.header().compression().itemsize(itemsize).plugins(plugins::plugins())
 }
 
-/// End of the batch that starts at chunk `first`: as many chunks as are worth compressing in parallel.
+/// Returns the end of the batch that starts at chunk `first` and is large enough to be compressed in parallel.
 fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
     let mut nbytes = 0;
     let mut end = first;

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::files::{foreign, is_pipe, is_stdin, members};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
 use crate::process::{AlreadyReported, ClosedPipe, Progress, Trouble};
 use crate::read::{Data, Hdf5, Input, Store, coordinates, is_array_layer};
@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// What to compare it with
     #[arg(value_name = "B")]
     second: PathBuf,
-    /// Leave metalayers and vlmetalayers out
+    /// Ignore metalayers and vlmetalayers
     #[arg(long)]
     data_only: bool,
-    /// Take numbers as equal that differ by at most X, and NaN as equal to NaN
+    /// Treat numbers that differ by at most X as equal, and NaN as equal to NaN
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
     /// Print one JSON object: whether they are the same, and the differences
@@ -139,7 +139,7 @@ fn keys(path: &Path, global: Global) -> Result<Option<Vec<String>>> {
     Hdf5::open_or(path, global, anyhow!(what))?.keys("/").map(Some)
 }
 
-/// Returns what differs: of two stores the members, of other files the first difference.
+/// Returns the differences: all differing members of two stores, or the first difference of other files.
 fn compare(args: &Args, global: Global) -> Result<Vec<Difference>> {
     let global = global.with_output_limit();
     let named = |path: &Path| path.display().to_string();
@@ -263,7 +263,7 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
     let mut progress = Progress::new(sides[0].named(), views[0].nbytes(), global.quiet);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut start = 0;
-    // Data without chunks can be read in the pieces of the other file.
+    // Data without chunks are read in the pieces of the other file.
     let is_whole = matches!(&sides[0].data, Data::Plain(array) if array.chunkshape().is_none());
     for piece in views[usize::from(is_whole)].pieces() {
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {
@@ -396,7 +396,7 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
     if let Some(difference) = compare_layers("metalayer", &fixed) {
         return Ok(Some(difference));
     }
-    // Read one at a time: all of them together may not fit in memory.
+    // Read one at a time, since all together may not fit in memory.
     let names = sides.iter().filter_map(|side| side.frame()).flat_map(|frame| frame.vlmetalayers().iter());
     let mut names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
     names.extend(sides.iter().flat_map(|side| side.attributes.keys().cloned()));

@@ -13,6 +13,7 @@ use b2kit::{NdArray, SuperChunk};
 use serde_json::{Map, Value, json};
 
 use self::chunks::{SPECIAL_KINDS, json_ratio};
+use super::convert::Listing;
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
 use crate::print::{Table, count, dims, json, printable, printable_json, ratio, short_size, size, thousands};
@@ -29,7 +30,7 @@ Examples:
   b2kit info data.b2nd --json | jq .shape
   b2kit info store.b2z --tree          the members of a store
   b2kit info store.b2z --key /a        one of them
-  b2kit info ocean.nc                  what is in it (NetCDF, HDF5)
+  b2kit info ocean.nc                  what is in it (NetCDF, HDF5, Zarr, .npz)
   b2kit info x.h5::/group/dataset      one data set
   b2kit info data.bin --offset 1234    a frame inside another file";
 
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
     let mut object = Map::new();
     object.extend(serde_json::from_slice::<Map<String, Value>>(text.bytes())?);
-    // As it was given, perhaps with the name of something inside of it.
+    // As given, possibly with the name of a member.
     object.insert("file".into(), file.display().to_string().into());
     Ok(format!("{}\n", Value::Object(object)).into_bytes())
 }
@@ -91,9 +92,8 @@ fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
 fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
     let named = || file.display().to_string();
     let described = || -> Result<String> {
-        if source.key.is_none()
-            && let Some(store) = Store::open(&source.file, source.offset, global)?
-        {
+        let store = store_of(source, global);
+        if let Ok(Some(store)) = &store {
             if let [table] = &store.tables()?[..]
                 && table.key == "/"
             {
@@ -101,13 +101,16 @@ fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
             }
             return Ok(format!("store, {}", count(store.keys().count() as u64, "member")));
         }
-        match Input::open_source(source, global) {
-            Ok(input) => Ok(describe(&input)),
-            Err(error) if source.offset > 0 => Err(error),
-            Err(error) => {
-                Ok(printable(&Hdf5::open_or(&source.file, global, error)?.one_line(source.key.as_deref())?))
-            }
+        let error = match store.and_then(|_| Input::open_source(source, global)) {
+            Ok(input) => return Ok(describe(&input)),
+            Err(error) if source.offset > 0 => return Err(error),
+            Err(error) => error,
+        };
+        if let Some(listing) = Listing::open(&source.file, source.key.as_deref(), global)? {
+            let arrays = count(listing.arrays().count() as u64, "array");
+            return Ok(format!("{}, {arrays}", listing.format));
         }
+        Ok(printable(&Hdf5::open_or(&source.file, global, error)?.one_line(source.key.as_deref())?))
     };
     Ok(format!("{}: {}\n", printable(&named()), described().with_context(named)?))
 }
@@ -122,19 +125,30 @@ fn with_file(source: &Source, facts: Value) -> Value {
     object.into()
 }
 
+/// The store that a file is, unless a member of it is asked for.
+fn store_of(source: &Source, global: Global) -> Result<Option<Store>> {
+    match source.key {
+        None => Store::open(&source.file, source.offset, global),
+        Some(_) => Ok(None),
+    }
+}
+
 /// Prints everything that was requested about one file.
 fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Result<()> {
     let named = || source.file.display().to_string();
-    if source.key.is_none()
-        && let Some(store) = Store::open(&source.file, source.offset, global).with_context(named)?
-    {
-        return output.send(store_text(args, source, &store)?.as_bytes());
+    let store = store_of(source, global);
+    if let Ok(Some(store)) = &store {
+        return output.send(store_text(args, source, store)?.as_bytes());
     }
-    let input = match Input::open_source(source, global) {
+    let input = match store.and_then(|_| Input::open_source(source, global)) {
         Ok(_) if args.tree => return Err(anyhow!("--tree: not a store").context(named())),
         Ok(input) => input,
         Err(error) if source.offset > 0 => return Err(error.context(named())),
         Err(error) => {
+            let other = Listing::open(&source.file, source.key.as_deref(), global).with_context(named)?;
+            if let Some(listing) = other {
+                return tell_other(args, source, &listing, output).with_context(named);
+            }
             let file = Hdf5::open_or(&source.file, global, error).with_context(named)?;
             return tell_hdf5(args, source, &file, output).with_context(named);
         }
@@ -164,7 +178,23 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     Ok(())
 }
 
-/// Prints what was requested about an HDF5 or NetCDF file, or what has a name in it.
+/// Lists what is in a file of another format.
+fn tell_other(args: &Args, source: &Source, listing: &Listing, output: &mut Output) -> Result<()> {
+    ensure!(!args.chunks, "--chunks: the chunks of {} are not listed", listing.format);
+    if args.json {
+        let object = with_file(source, listing.to_json()?);
+        let text = printable_json(&serde_json::to_string_pretty(&object)?);
+        return output.send(format!("{text}\n").as_bytes());
+    }
+    let mut table = Table::default();
+    table.row("kind", format!("{} (b2kit convert makes arrays of it)", listing.format));
+    table.row("arrays", listing.arrays().count().to_string());
+    let name = printable(&source.file.display().to_string());
+    let lines: String = listing.text()?.lines().map(|line| format!("    {line}\n")).collect();
+    output.send(format!("{name}\n{}{lines}", table.render(2)).as_bytes())
+}
+
+/// Prints the requested information about an HDF5 or NetCDF file, or an object in it.
 fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> Result<()> {
     ensure!(!args.chunks, "--chunks: the chunks of HDF5 are not listed");
     let key = source.key.as_deref();
@@ -260,7 +290,7 @@ impl Special {
         }
     }
 
-    /// The number for each kind, with its name.
+    /// The number of chunks of each kind, with its name.
     fn named(&self) -> impl Iterator<Item = (&'static str, usize)> {
         SPECIAL_KINDS.into_iter().zip(self.0).map(|((_, name), n)| (name, n))
     }
@@ -383,7 +413,7 @@ impl Facts {
                 let geometry = array.geometry();
                 table.row("shape", dims(array.shape()));
                 table.row("dtype", printable(&stored_dtype(array).unwrap_or("none".into())));
-                // Without the padding of blocks at the edges.
+                // Excludes the padding of blocks at the edges.
                 let chunk = array.chunkshape().iter().map(|n| u64::from(*n)).product::<u64>();
                 let chunk = short_size(chunk.saturating_mul(array.itemsize() as u64));
                 let nchunks = geometry.nchunks();
@@ -453,7 +483,7 @@ impl Facts {
                 },
             );
             if frame.is_restored() {
-                table.row("header", "damaged, read from its copy; salvage writes a sound file");
+                table.row("header", "damaged, read from its copy; salvage writes an intact file");
             }
             if let Some(len) = frame.block_starts_len() {
                 table.row("block starts", format!("{} for remote readers", size(len)));

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 fn insert(args: &Args, inputs: Vec<Operand>, global: Global) -> Result<(String, CommitReport)> {
     let mut array = args.target.array(global)?;
+    inputs.iter().try_for_each(Operand::refuse_foreign_items)?;
     args.target.tell_lossy(array.snapshot()?.super_chunk(), global);
     let axis = edit::axis("--axis", args.axis, array.shape().len())?;
     let length = array.shape()[axis];

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Error, Result, anyhow};
 use serde_json::{Value, json};
 
+use super::convert;
 use crate::args::Global;
 use crate::files::{Output, members, stdio};
 use crate::print::{dims, printable, printable_json, short_size};
@@ -22,13 +23,14 @@ Examples:
 
 Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
 (.b2d directories and .b2z archives). Of HDF5 and NetCDF files, or a group in one
-(FILE::/group), the data sets are listed. A table of python-blosc2 is listed
-first: its key, a tab, and the numbers of columns and rows.";
+(FILE::/group), the data sets are listed, of Zarr and .npz files the arrays. A
+table of python-blosc2 is listed first: its key, a tab, and the numbers of columns
+and rows.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Stores of python-blosc2, or HDF5 and NetCDF files
+    /// Stores of python-blosc2, or HDF5, NetCDF, Zarr and .npz files
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Print dtype, shape, size and stored size of each member
@@ -46,7 +48,8 @@ struct Listing {
     dtype: Option<String>,
     shape: Option<Vec<u64>>,
     nbytes: u64,
-    stored: u64,
+    /// Unknown for some formats.
+    stored: Option<u64>,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn list(args: &Args, file: &Path, global: Global) -> Result<String> {
     stdio::refuse_stdin(file, "cannot be a store: name the file")?;
     let none = || {
-        let not_one = "not a store: it has no members (b2kit info tells what it is)";
+        let not_one = "not a store: it has no members (b2kit info shows what it is)";
         find_cut_off(file).unwrap_or_else(|| anyhow!(not_one))
     };
     let store = match Store::open(file, 0, global).and_then(|store| store.ok_or_else(none)) {
@@ -92,9 +95,26 @@ fn list(args: &Args, file: &Path, global: Global) -> Result<String> {
     Ok(store.keys().fold(tables, |text, key| text + &printable(key) + "\n"))
 }
 
-/// Lists the data sets of an HDF5 or NetCDF file, or of a group in it.
+/// Lists the arrays of a file of another format, or of a group in it.
 fn data_sets(args: &Args, path: &Path, global: Global, error: Error) -> Result<String> {
     let (file, group) = members::split(path).unwrap_or_else(|| (path.to_owned(), "/".into()));
+    let group_key = Some(&*group).filter(|group| *group != "/");
+    if let Some(other) = convert::Listing::open(&file, group_key, global)? {
+        let arrays = other.arrays().map(|(key, array)| {
+            let listed = array.map_err(|why| anyhow!(why.to_owned())).and_then(|item| {
+                let (shape, dtype) = (item.shape().to_vec(), item.dtype()?);
+                let nbytes = shape.iter().fold(dtype.itemsize() as u64, |n, len| n.saturating_mul(*len));
+                let (kind, dtype) = ("array", Some(dtype.as_str().to_owned()));
+                Ok(Listing { key: key.to_owned(), kind, dtype, shape: Some(shape), nbytes, stored: None })
+            });
+            (key.to_owned(), listed)
+        });
+        let arrays: Vec<_> = arrays.collect();
+        return Ok(match args.long || args.json {
+            true => rendered(args, path, arrays),
+            false => arrays.iter().map(|(key, _)| printable(key) + "\n").collect(),
+        });
+    }
     let opened = Hdf5::open_or(&file, global, error)?;
     if !args.long && !args.json {
         return Ok(opened.keys(&group)?.iter().map(|key| printable(key) + "\n").collect());
@@ -109,7 +129,7 @@ fn data_sets(args: &Args, path: &Path, global: Global, error: Error) -> Result<S
                 .shape()
                 .iter()
                 .fold(array.dtype().itemsize() as u64, |n, len| n.saturating_mul(*len)),
-            stored: array.stored(),
+            stored: Some(array.stored()),
         });
         (key, listed)
     });
@@ -129,7 +149,7 @@ fn of_input(key: &str, input: &Input) -> Listing {
         Input::Chunk(chunk) => chunk.cbytes() as u64,
         _ => input.frame().map_or(0, |frame| frame.cbytes()),
     };
-    Listing { key: key.to_owned(), kind, dtype, shape, nbytes: input.nbytes(), stored }
+    Listing { key: key.to_owned(), kind, dtype, shape, nbytes: input.nbytes(), stored: Some(stored) }
 }
 
 /// Returns lines of JSON, or a table. A member that cannot be opened has the reason in its place.
@@ -143,7 +163,13 @@ fn rendered(args: &Args, file: &Path, members: Vec<(String, Result<Listing>)>) -
             Ok(Listing { key, kind, dtype, shape, nbytes, stored }) => {
                 let dtype = dtype.as_deref().map_or_else(|| kind.to_owned(), printable);
                 let shape = shape.map_or_else(String::new, |shape| format!("({})", dims(&shape)));
-                [printable(&key), dtype, shape, short_size(nbytes), short_size(stored)]
+                [
+                    printable(&key),
+                    dtype,
+                    shape,
+                    short_size(nbytes),
+                    stored.map_or_else(String::new, short_size),
+                ]
             }
             Err(error) => {
                 [printable(&key), printable(&one_line(&error)), String::new(), String::new(), String::new()]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_mangen::Man;
 
-use crate::args::help::{self, Part};
+use crate::args::help::{self, HelpSection};
 use crate::files::{Output, destination};
 use crate::process::Usage;
 
@@ -35,7 +35,7 @@ pub(crate) struct Args {
         conflicts_with = "command"
     )]
     directory: Option<PathBuf>,
-    /// Replace pages that are there
+    /// Overwrite existing pages
     #[arg(long, requires = "directory")]
     force: bool,
 }
@@ -81,7 +81,7 @@ fn everything(root: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The page about what the commands share.
+/// The page about everything that the commands share.
 fn overview(root: &Command) -> io::Result<Vec<u8>> {
     let mut page = start(root)?;
     let pages: Vec<String> =
@@ -160,13 +160,13 @@ fn about(command: &Command) -> String {
 }
 
 /// The text of a command, without references to other help pages.
-fn parts_of(command: &Command) -> Vec<Part> {
+fn parts_of(command: &Command) -> Vec<HelpSection> {
     help::parts(&command.get_after_help().map(ToString::to_string).unwrap_or_default())
 }
 
 /// Starts a page.
 fn title(page: &mut Vec<u8>, name: &str) -> io::Result<()> {
-    // An apostrophe that is one, where the formatter knows it; `clap_mangen` uses it, too.
+    // Defines a plain apostrophe where the formatter supports it, as `clap_mangen` does.
     writeln!(page, ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '")?;
     let version = env!("CARGO_PKG_VERSION");
     writeln!(page, ".TH {} 1 \"\" \"b2kit {version}\" \"b2kit manual\"", escape(name))
@@ -178,19 +178,19 @@ fn reference(name: &str) -> String {
 }
 
 /// Writes paragraphs, to be wrapped by the formatter.
-fn text(page: &mut Vec<u8>, parts: &[Part]) -> io::Result<()> {
+fn text(page: &mut Vec<u8>, parts: &[HelpSection]) -> io::Result<()> {
     for part in parts {
-        if let Part::Text(text) = part {
+        if let HelpSection::Text(text) = part {
             writeln!(page, "{}\n.PP", escape(text))?;
         }
     }
     Ok(())
 }
 
-/// Writes the examples, which stay as they are.
-fn examples(page: &mut Vec<u8>, heading: &str, parts: &[Part]) -> io::Result<()> {
+/// Writes the examples, which are not wrapped.
+fn examples(page: &mut Vec<u8>, heading: &str, parts: &[HelpSection]) -> io::Result<()> {
     for part in parts {
-        if let Part::Examples(lines) = part {
+        if let HelpSection::Examples(lines) = part {
             writeln!(page, "{heading} EXAMPLES\n.nf")?;
             lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line)))?;
             writeln!(page, ".fi")?;

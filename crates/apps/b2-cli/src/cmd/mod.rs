@@ -10,6 +10,9 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 #[cfg(feature = "hdf5")]
 pub(crate) mod convert;
+#[cfg(not(feature = "hdf5"))]
+#[path = "convert_absent.rs"]
+pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod delete;
 pub(crate) mod diff;

@@ -16,10 +16,10 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time, print_plan,
-    refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
+    ByteSource, GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time,
+    print_plan, refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
-use crate::npy::{self, source::ByteSource};
+use crate::formats::npy;
 use crate::process::{Progress, Usage, batch, buffer, signals};
 use crate::read::{Input, Items, Operand, refuse_directory, refuse_url_input};
 use crate::write::{Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, shape_of, tell};
@@ -72,12 +72,12 @@ pub(crate) struct Args {
     /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
     #[arg(long, conflicts_with = "rm")]
     no_sync: bool,
-    /// Take IN as plain bytes, also .npy, HDF5 and others
+    /// Treat IN as plain bytes, even .npy, HDF5 and others
     #[arg(long)]
     raw: bool,
     /// Each IN holds .npy arrays that follow each other: write a file for each of them (-d), or join them
     ///
-    /// Of several arrays in many.npy the new files are many.0.b2nd, many.1.b2nd and so on.
+    /// Several arrays in many.npy become many.0.b2nd, many.1.b2nd and so on.
     #[arg(long, conflicts_with_all = ["raw", "rm", "recursive"])]
     each: bool,
     /// Join all IN along this dimension into one array; negative ones count from the end
@@ -88,7 +88,7 @@ pub(crate) struct Args {
         conflicts_with_all = ["directory", "stack", "rm", "recursive"]
     )]
     concat: Option<i64>,
-    /// Join all IN, of one shape, along a new dimension, which is the first one unless given
+    /// Join all IN, which have the same shape, along a new dimension [default: the first one]
     #[arg(
         long,
         value_name = "AXIS",
@@ -175,13 +175,13 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     batch::each_then(&paths, run, |all| late.finish(all, global))
 }
 
-/// Files of `-d` that are complete, but neither synced nor under their names yet.
+/// Files of `-d` that are complete, but not yet synced and renamed.
 #[derive(Default)]
 struct Late {
     together: Arc<GroupCommit>,
     /// The messages about them, in the same order.
     untold: RefCell<Vec<PackReport>>,
-    /// Errors of those that were finished between two inputs.
+    /// Errors of files that were finished between two inputs.
     failed: RefCell<Vec<Error>>,
 }
 
@@ -195,15 +195,15 @@ struct PackReport {
 }
 
 impl Late {
-    /// Whether a new file can be put off: a frame in one file, under a new name or that of a file.
+    /// Whether the sync and rename of a new file can be deferred: for a contiguous frame that is new or replaces a file.
     fn takes(&self, output: &Path, args: &Args) -> bool {
         let format = args.encoding.format.unwrap_or(Format::Cframe);
         let free = fs::symlink_metadata(output).map_or(true, |there| there.is_file());
         format == Format::Cframe && !args.no_sync && free
     }
 
-    /// Syncs the files and gives them their names if there are many, or if it is to be done for `all`. Returns what went
-    /// wrong.
+    /// Syncs and renames the files if there are many, or if `all` is set. Returns the
+    /// errors.
     fn finish(&self, all: bool, global: Global) -> Vec<Error> {
         let mut failed = self.failed.take();
         if !all && !self.together.is_full() {
@@ -217,7 +217,7 @@ impl Late {
                 self::keep_time(&input, &output)?;
             }
             if signals::check().is_err() {
-                // It is complete, but reading it would be stopped.
+                // The file is complete, but a signal would stop reading it.
                 signals::done();
                 return Ok(());
             }
@@ -228,7 +228,7 @@ impl Late {
     }
 }
 
-/// Packs `input` into the file `output`, and removes it if that was asked for.
+/// Packs `input` into the file `output`, and removes the input if requested.
 fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
     let removal = removal(args, input, output)?;
     // An input is removed when its new file is on disk.
@@ -237,7 +237,7 @@ fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Globa
     removal.map_or(Ok(()), |removal| removal.finish(global))
 }
 
-/// Packs all files, with `-r` also those in folders, except for those there that are packed already.
+/// Packs all files, with `-r` also those in folders, except for files in folders that are already packed.
 fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     let look = |path: &Path| {
         let packed = Take::No("packed already");
@@ -288,7 +288,7 @@ fn is_packed(path: &Path) -> Result<bool> {
 /// What `--rm` will remove.
 ///
 /// # Errors
-/// Fails if the input must stay: unless `--allow-lossy` is given, that is also so where the new file does not keep everything.
+/// Fails if the input must not be removed, for example because the new file does not keep everything and `--allow-lossy` is not given.
 fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<InputRemoval>> {
     if !args.placement.rm {
         return Ok(None);
@@ -338,7 +338,7 @@ fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Glob
     Ok(())
 }
 
-/// The name of a new file that was given none: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
+/// The default name of a new file: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
 fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     if stdio::is_stdin(input) {
         return Err(
@@ -362,7 +362,7 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     Ok(new.into())
 }
 
-/// Packs the inputs, which are joined if there are several, into the file `output`, which is called `shown` in messages.
+/// Packs the inputs, which are joined if there are several, into the file `output`. `shown` is its name in messages.
 fn pack(
     args: &Args,
     inputs: &[PathBuf],
@@ -396,9 +396,9 @@ fn pack(
     let operands = if args.raw {
         inputs.iter().map(|input| Operand::raw(input, output)).collect::<Result<Vec<_>>>()?
     } else {
-        let mut operands = Operand::several(inputs, output, args.each)?;
+        let operands = Operand::several(inputs, output, args.each)?;
         // With --each all of them are .npy arrays.
-        for (operand, input) in operands.iter_mut().zip(inputs) {
+        for (operand, input) in operands.iter().zip(inputs) {
             operand.refuse_foreign(input)?;
         }
         operands
@@ -487,7 +487,7 @@ fn pack_operands(
 }
 
 impl Args {
-    /// How the inputs become one array, if they do.
+    /// How the inputs are joined to one array, if they are.
     fn join(&self) -> Option<Join> {
         self.concat.map(Join::Concat).or(self.stack.map(Join::Stack))
     }

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => salvage_filled(&args.input, &args.output, &open, &write, fill).map_err(NdError::from),
     };
     let report = report.with_context(named)?;
-    // The output exists now, so that the message "nothing was changed" would be wrong.
+    // The output exists, so the message "nothing was changed" would be wrong.
     signals::too_late();
     let opened = Input::open(&args.output, 0, global);
     let array = match &opened {
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 }
 
 impl Args {
-    /// Returns the array that the options describe, if there are any.
+    /// Returns the array that the options describe, if any are given.
     fn known(&self, global: Global) -> Result<Option<ArrayBuilder>> {
         let parts =
             [self.shape.is_some(), self.dtype.is_some(), self.chunks.is_some(), self.blocks.is_some()];
@@ -191,9 +191,7 @@ fn fill_item(text: &str, dtype: Option<&Dtype>, itemsize: usize) -> Result<Vec<u
         return Ok(Vec::new());
     }
     let Some(dtype) = dtype else {
-        return Err(format!(
-            "{text}: the file does not say what its items of {itemsize} bytes are; only zero fits"
-        ));
+        return Err(format!("{text}: the type of the items of {itemsize} bytes is unknown; only zero fits"));
     };
     let DtypeKind::Simple { code, big_endian } = dtype.kind() else {
         return Err(format!("{text}: items of {dtype} are not plain numbers; only zero fits"));
@@ -264,6 +262,7 @@ fn to_json(report: &SalvageReport, nbytes: u64, fill: &str) -> Value {
 fn to_table(report: &SalvageReport, array: Option<&NdArray>, nbytes: u64, fill: &str) -> Table {
     let mut table = Table::default();
     let chunks = match (report.nlost, report.certain) {
+        (0, true) if report.recovered == 1 => "1 recovered".into(),
         (0, true) => format!("all {} recovered", report.recovered),
         (0, false) => {
             format!("{} recovered, in the order of the file; others may be missing", report.recovered)

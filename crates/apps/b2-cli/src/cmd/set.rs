@@ -45,7 +45,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let input = Operand::open(&args.input, &args.target.file)?;
     args.target.change(global, || {
         let (nitems, committed) = match args.target.open_for_data(global)? {
-            Editor::Array(mut array) => set_items(&mut array, &parts, input, global),
+            Editor::Array(mut array) => {
+                input.refuse_foreign_items()?;
+                set_items(&mut array, &parts, input, global)
+            }
             Editor::SuperChunk(mut frame) => set_bytes(&mut frame, &parts, args, input, global),
         }?;
         Ok((format!("{} set", count(nitems, "item")), committed))
@@ -105,7 +108,7 @@ fn set_bytes(
         0 => (BATCH / itemsize).max(1),
         n => n,
     };
-    // The old data is needed for the items between those that are set.
+    // The items between the ones to set must be read first.
     let old = if axis.step != 1 { Some(frame.snapshot()?) } else { None };
     let (mut buffer, mut span) = (Vec::new(), Vec::new());
     for_each_box(&axes, &[chunk], itemsize.saturating_mul(axis.step.unsigned_abs()), &mut |ranges| {
@@ -129,7 +132,7 @@ fn set_bytes(
 }
 
 /// Splits a selection into boxes of about the size of a batch, along chunk boundaries, so that each chunk is in only
-/// one box. `visit` gets the positions within the selection, along each axis.
+/// one box. `visit` receives the positions within the selection, along each axis.
 fn for_each_box(
     axes: &[Axis],
     chunks: &[u64],
@@ -158,7 +161,7 @@ fn for_each_box(
     Ok(())
 }
 
-/// Where to split positions of a selection so that about half of the chunks are on either side. `None` if there is only
+/// Where to split the positions of a selection so that each side has about half of the chunks. `None` if there is only
 /// one chunk.
 fn middle(range: &Range<u64>, axis: &Axis, chunk: u64) -> Option<u64> {
     let place = |position: u64| axis.position(position);

@@ -2,13 +2,14 @@
 
 use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use b2_view::limits::{Limits, NoLogarithm, scale};
 use b2kit::Dtype;
 
 use crate::args::{Global, Source};
 use crate::files::print;
 use crate::print::{
-    Range, Scale, Simple, Stats, Table, colours, columns, count, dims, half_blocks, items, printable,
+    Map, Range, Simple, Stats, Table, colours, columns, count, dims, half_blocks, items, printable,
 };
 use crate::process::{Progress, capture};
 use crate::read::{Data, View, slice};
@@ -33,10 +34,10 @@ pub(crate) struct Args {
     /// Only these items, in NumPy's notation
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     slice: Option<String>,
-    /// Take the items as these, such as '<f4' (for files without a dtype)
+    /// Read the items as this type, such as '<f4' (for files without a dtype)
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
-    /// Draw two dimensions, also where the output is no terminal
+    /// Draw two dimensions, even if the output is not a terminal
     #[arg(long, overrides_with = "no_picture")]
     picture: bool,
     /// Draw nothing
@@ -46,8 +47,11 @@ pub(crate) struct Args {
     #[arg(long)]
     no_stats: bool,
     /// Values of the first and the last colour [default: the smallest and the largest value]
+    ///
+    /// LOW:HIGH are values. With % they are shares of the values that are drawn: 2%:98% leaves out the smallest and the
+    /// largest of them.
     #[arg(long, value_name = "LOW:HIGH", allow_hyphen_values = true)]
-    range: Option<Range>,
+    range: Option<Limits>,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -96,7 +100,8 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
     let mut out = format!("{}\n\n{}", printable_lines(&values), table.render(0));
     let terminal = io::stdout().is_terminal() && !capture::is_active();
     if args.picture || (terminal && colours() && !args.no_picture) {
-        let range = args.range.or(stats.range().map(|(low, high)| Range { low, high }));
+        let limits = || stats.range().map(|(low, high)| Limits::Values(Range { low, high }));
+        let range = args.range.or_else(limits);
         match (&shape[..], range) {
             ([height, width], Some(range)) if *height > 1 && *width > 1 => {
                 out.push('\n');
@@ -118,18 +123,19 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
 /// Height of a picture in lines.
 const HEIGHT: u64 = 24;
 
-fn picture(view: &View<'_>, dtype: &Dtype, range: Range) -> Result<String> {
+fn picture(view: &View<'_>, dtype: &Dtype, range: Limits) -> Result<String> {
     let shape = view.shape();
     let [height, width] = shape[..] else { return Ok(String::new()) };
     // A pixel is about square: one column wide and half a line high. Both dimensions are scaled by the same factor.
     let (rows, columns) = (2 * HEIGHT, columns() as u64);
     let step = width.div_ceil(columns.max(1)).max(height.div_ceil(rows)).max(1);
     let (shape, items) = view.thinned(&[height.div_ceil(step), width.div_ceil(step)])?;
-    let (simple, scale) = (Simple::new(dtype), Scale::from(range));
-    let pixels: Vec<_> = items
-        .chunks_exact(dtype.itemsize().max(1))
-        .map(|item| simple.value(item).number().and_then(|x| scale.colour(x)))
-        .collect();
+    let simple = Simple::new(dtype);
+    let items = items.chunks_exact(dtype.itemsize().max(1));
+    let numbers: Vec<_> = items.map(|item| simple.value(item).number().unwrap_or(f64::NAN)).collect();
+    let scale = scale(&numbers, Some(range), Map::default(), false, simple.is_float());
+    let scale = scale.map_err(|NoLogarithm| anyhow!("--range: no logarithm"))?;
+    let pixels: Vec<_> = numbers.iter().map(|x| scale.colour(*x)).collect();
     Ok(half_blocks(&pixels, usize::try_from(shape.get(1).copied().unwrap_or(0))?))
 }
 

@@ -12,7 +12,7 @@ use crate::files::{
     InputRemoval, ModeOf, Output, Take, claim, keep_time, members, print_plan, refuse_blosc2_name,
     refuse_same, stdio, urls, walk,
 };
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{printable, short_size};
 use crate::process::{Progress, Usage, batch, signals};
 use crate::read::{Input, Selection, is_array_layer};
@@ -43,10 +43,10 @@ pub(crate) struct Args {
     /// Put the new files into this folder
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
-    /// Take this member of a store, as FILE::KEY
+    /// Read this member of a store, like FILE::KEY
     #[arg(long, value_name = "KEY", conflicts_with_all = ["recursive", "rm"])]
     key: Option<String>,
-    /// Replace files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
     /// With --rm, also remove files with data that the new file does not keep, such as metalayers
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         && !urls::is_url(second)
         && !is_packed(second, global)
     {
-        // As in `pack IN OUT`. Nothing is unpacked before that is clear.
+        // Probably meant as in `pack IN OUT`, so fail before anything is unpacked.
         return Err(Usage(format!(
             "{}: not a packed file: -o names the new file, -d DIR its folder",
             second.display()
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     batch::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
 }
 
-/// Unpacks all files in folders that are packed.
+/// Unpacks all packed files in folders.
 fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> {
     let found = walk(files, args.directory.as_deref(), global, |path| {
         Ok(match path.is_dir() {
@@ -100,7 +100,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
                 Take::No("a store; b2kit ls lists its members")
             }
             true => Take::Inside,
-            // Errors of reading are reported when it is unpacked.
+            // Reading errors are reported when the file is unpacked.
             false if extension(path).is_some() || is_frame(path).unwrap_or(true) => Take::Yes,
             false => Take::No("not packed"),
         })
@@ -211,7 +211,7 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     removal.map_or(Ok(()), |removal| removal.finish(global))
 }
 
-/// Describes what a file has besides its data, which the unpacked file does not get; `None` if there is nothing.
+/// Describes the contents of a file that the unpacked file does not keep; `None` if there are none.
 fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
     let end = match input {
         Input::Chunk(chunk) => chunk.cbytes() as u64,
@@ -226,8 +226,8 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
     Ok(layers.then_some("its metalayers are not unpacked"))
 }
 
-/// The name of what is unpacked, in the folder of its file: of a member of a store the last part of its key, as of a file that
-/// is packed.
+/// The path of the packed file; for a member of a store, the last part of its key in the folder of the store, as if it were
+/// a packed file.
 fn unpacked_name(source: &Source) -> Result<PathBuf> {
     let file = urls::local_name(&source.file)?;
     let Some(key) = &source.key else { return Ok(file.into_owned()) };
@@ -237,7 +237,7 @@ fn unpacked_name(source: &Source) -> Result<PathBuf> {
     Ok(file.with_file_name(format!("{last}.b2nd")))
 }
 
-/// The extension of a file, if it is one of packed files.
+/// The extension of a file, if it is that of packed files.
 fn extension(file: &Path) -> Option<&str> {
     let known = ["b2nd", "b2frame", "b2f", "b2", "chunk", "blosc2", "bl2"];
     file.extension().and_then(|old| old.to_str()).filter(|old| known.contains(old))

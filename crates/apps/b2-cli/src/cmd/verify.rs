@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::args::{FilesFrom, Global, Source};
-use crate::files::{Output, again};
+use crate::files::{Output, retry_read};
 use crate::print::{count, printable, printable_json};
 use crate::process::error::exceeds_output;
-use crate::process::{AlreadyReported, Progress, Skipped, one_line_beside, say, signals};
+use crate::process::{AlreadyReported, PartlyChecked, Progress, one_line_beside, say, signals};
 use crate::read::plain::Plain;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     match () {
         () if told.failed => Err(AlreadyReported.into()),
-        () if told.skipped > 0 => Err(Skipped.into()),
+        () if told.skipped > 0 => Err(PartlyChecked.into()),
         () => Ok(()),
     }
 }
@@ -106,7 +106,7 @@ impl Tally {
             (self.unseen, "not compared with checksums (--no-checksums): decoded only"),
             (self.compared, "with checksums: all data compared"),
             (self.changed, "changed by another program since the checksums were written"),
-            (self.without, "without checksums: decoded, but damage that still decodes is not seen"),
+            (self.without, "without checksums: decoded, but damage that still decodes is not detected"),
         ];
         let mut parts: Vec<String> = parts
             .iter()
@@ -124,7 +124,7 @@ impl Tally {
 
 /// Verifies a file and prints its result line.
 fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<()> {
-    let verified = again(|| verify(file, global));
+    let verified = retry_read(|| verify(file, global));
     match &verified {
         Ok(found) => {
             tally.skipped += found.skipped.len() as u64;
@@ -168,7 +168,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
 fn escaped(name: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(name);
     let safe = printable(&text);
-    // Bytes that are not UTF-8 stay as they are.
+    // Bytes that are not UTF-8 are unchanged.
     if safe == text { name.to_vec() } else { safe.into_bytes() }
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<VerifyResult> {
                 verified => verified?,
             };
             if let Some(store) = Store::of(&input, file, global)? {
-                // The hash is that of the frame that contains the members, as `cat` prints it, not of the members.
+                // The hash covers the frame that contains the members, as `cat` prints it, not the members.
                 let members = verify_members(&store, file, global, &mut Sha256::new())?;
                 verified.skipped.extend(members.skipped);
                 verified.notes.extend(members.notes);
@@ -309,7 +309,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;
-        // The limit is for the store as a whole, and each member alone may be below it.
+        // The limit applies to the whole store; each member alone may be below it.
         let own = input.unstored(limit).with_context(named)?;
         let before = hasher.clone();
         let verified = match unstored.saturating_add(own) {
@@ -347,7 +347,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     Ok(all)
 }
 
-/// Decodes a data set of HDF5, or all of a file or group, one after the other.
+/// Decodes an HDF5 data set, or all data sets of a file or group in order.
 fn verify_hdf5(
     file: &Hdf5,
     name: Option<&str>,

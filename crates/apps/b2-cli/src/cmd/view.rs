@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// Draw this field of records
     #[arg(long, value_name = "NAME")]
     field: Option<String>,
-    /// Take the items as these, such as '<f4' (for files without a dtype)
+    /// Read the items as this type, such as '<f4' (for files without a dtype)
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
     /// The colours
@@ -88,7 +88,7 @@ pub(crate) struct Args {
     /// Equal steps of colour are equal ratios of values
     #[arg(long)]
     log: bool,
-    /// How a terminal is sent pixels [default: what its environment variables say]
+    /// How to send pixels to a terminal [default: from its environment variables]
     #[cfg(feature = "terminal")]
     #[arg(long, value_enum, value_name = "HOW")]
     pixels: Option<graphics::Pixels>,
@@ -102,7 +102,7 @@ pub(crate) struct Args {
     /// Print the address, but open no browser
     #[arg(long, hide = cfg!(not(feature = "web")), requires = "web")]
     no_open: bool,
-    /// Write a page that shows FILE, with all of it inside
+    /// Write a self-contained page that shows FILE
     #[arg(long, value_name = "OUT", hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format"])]
     html: Option<PathBuf>,
 }
@@ -207,7 +207,7 @@ fn format(args: &Args) -> Result<Format> {
         (None, Some("png"), _) | (None, None, None) => Ok(Format::Png),
         (None, Some("svg"), _) => Ok(Format::Svg),
         (None, _, Some(path)) if crate::files::stdio::is_stream(path) => Ok(Format::Png),
-        _ => Err(Usage("OUT ends in .png or .svg, or --format says which it is".into()).into()),
+        _ => Err(Usage("OUT must end in .png or .svg, or give --format".into()).into()),
     }
 }
 
@@ -217,9 +217,9 @@ struct Picture<'a> {
     data: &'a Data,
     numbers: Numbers,
     labels: Labels,
-    /// The selected items; of dimensions that are not drawn a single one.
+    /// The selected items, with a single position in dimensions that are not drawn.
     axes: Vec<Axis>,
-    /// The dimensions that are drawn: rows and columns, or one.
+    /// The dimensions that are drawn: rows and columns, or just one.
     drawn: Vec<usize>,
     cost: Cost,
     global: Global,
@@ -237,7 +237,7 @@ impl<'a> Picture<'a> {
         ensure!(axes.iter().all(|axis| axis.len > 0), "there is nothing to draw: no items are selected");
         let long: Vec<usize> =
             (0..axes.len()).filter(|dim| !axes[*dim].dropped && axes[*dim].len > 1).collect();
-        ensure!(!long.is_empty(), "a single item is not drawn; `b2kit show` prints it");
+        ensure!(!long.is_empty(), "a single item cannot be drawn; `b2kit show` prints it");
         let (others, drawn) = long.split_at(long.len().saturating_sub(2));
         for dim in others {
             let axis = &mut axes[*dim];
@@ -305,7 +305,7 @@ impl<'a> Picture<'a> {
     fn scale(&self, numbers: &[f64]) -> Result<Scale> {
         let Args { map, log, .. } = *self.args;
         let scale = scale(numbers, self.args.range, map, log, self.numbers.is_float());
-        scale.map_err(|NoLogarithm| Usage("--log: --range starts above 0".into()).into())
+        scale.map_err(|NoLogarithm| Usage("--log: --range must start above 0".into()).into())
     }
 
     fn unit(&self) -> String {

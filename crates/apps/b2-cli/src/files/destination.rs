@@ -1,4 +1,4 @@
-//! Where the output of a command goes: standard output, or a file that appears only when it is complete.
+//! The output of a command: standard output, or a file that appears only when it is complete.
 
 #[cfg(unix)]
 use std::fs::Permissions;
@@ -20,7 +20,7 @@ use super::{foreign, members, urls};
 use crate::print::printable;
 use crate::process::{ClosedPipe, WriteFailure, capture, signals};
 
-/// A destination for bytes. An output file does not get its name before [`Output::finish`].
+/// A destination for bytes. An output file has a temporary name until [`Output::finish`].
 pub(crate) enum Output {
     Stdout(Stdout),
     /// Standard output of a command in a batch.
@@ -32,17 +32,17 @@ pub(crate) enum Output {
         path: PathBuf,
         force: bool,
     },
-    /// A terminal, pipe or device. It is written to directly, since renaming a file onto it would replace it.
+    /// A terminal, pipe or device. It is written to directly, since renaming a file to it would replace it.
     Device {
         file: File,
         path: PathBuf,
     },
 }
 
-/// Number of bytes that cannot be taken back.
+/// Number of bytes that cannot be undone.
 static SENT: AtomicU64 = AtomicU64::new(0);
 
-/// Number of bytes that were sent to where they cannot be taken back: standard output, a terminal or a pipe.
+/// Number of bytes that were sent to standard output, a terminal or a pipe, and cannot be undone.
 pub(crate) fn sent() -> u64 {
     SENT.load(Ordering::Relaxed)
 }
@@ -91,7 +91,7 @@ impl Output {
             && path.exists()
         {
             use rustix::fs::{FallocateFlags, fallocate};
-            // File systems that cannot do this allocate space when bytes are written.
+            // Other file systems allocate space when bytes are written.
             let _ = fallocate(temp.as_file(), FallocateFlags::KEEP_SIZE, 0, nbytes);
         }
         #[cfg(not(target_os = "linux"))]
@@ -121,7 +121,7 @@ impl Output {
         }
     }
 
-    /// Whether a person sees the output, and would see a progress bar in the middle of it.
+    /// Whether the output is a terminal, where a progress bar would appear in the middle of it.
     pub(crate) fn is_terminal(&self) -> bool {
         match self {
             Self::Stdout(stdout) => stdout.is_terminal(),
@@ -130,7 +130,7 @@ impl Output {
         }
     }
 
-    /// The path of a new file that does not have its name yet.
+    /// The temporary path of a new file.
     #[cfg(feature = "hdf5")]
     pub(crate) fn path_so_far(&self) -> Option<&Path> {
         match self {
@@ -148,7 +148,7 @@ impl Output {
         }
     }
 
-    /// Completes the output: a file gets its name now.
+    /// Completes the output and renames a file to its final name.
     ///
     /// # Errors
     /// Returns [`ClosedPipe`] if standard output was closed; I/O errors name the file.
@@ -178,7 +178,7 @@ impl Output {
         temp.as_file().sync_all().with_context(|| path.display().to_string())?;
         let path = path.clone();
         self.finish()?;
-        // Other systems cannot open folders, and keep names by themselves.
+        // Other systems cannot open folders, and sync names themselves.
         if cfg!(unix) {
             let synced = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
             synced.context(WriteFailure::Unsynced).with_context(|| path.display().to_string())?;
@@ -225,7 +225,7 @@ impl Write for Output {
 
 #[cfg(feature = "hdf5")]
 impl Seek for Output {
-    /// Only new files can be written anywhere.
+    /// Only new files support writing at any position.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Self::File { temp, .. } => temp.as_file_mut().seek(to),
@@ -234,13 +234,13 @@ impl Seek for Output {
     }
 }
 
-/// Makes room for more bytes in a pipe. Otherwise its reader has to run after each 64 KiB, and waits for that while all
-/// processors decode.
+/// Enlarges the buffer of a pipe. Otherwise its reader has to run after each 64 KiB, and has to wait for that while all
+/// processors are decoding.
 #[cfg(target_os = "linux")]
 fn widen(pipe: impl std::os::fd::AsFd) {
-    /// The most that the system allows without privileges, unless configured otherwise.
+    /// The default limit of the system without privileges.
     const ROOM: usize = 1 << 20;
-    // Fails for anything that is not a pipe. A pipe may have more room than that.
+    // Fails for anything that is not a pipe. A pipe may already have a larger buffer.
     if rustix::pipe::fcntl_getpipe_size(&pipe).is_ok_and(|room| room < ROOM) {
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, ROOM);
     }
@@ -274,8 +274,8 @@ pub(crate) fn print_plan(inputs: &[&Path], output: &Path) -> Result<()> {
     print(&format!("{}\n", printable(&format!("{} -> {}", inputs.join(", "), output.display()))))
 }
 
-/// Extensions of formats that commands read or that people pack. A Blosc2 file under such a name is a mistake, mostly of a
-/// shell that expands `*.npy` to an input and an output.
+/// Extensions of formats that commands read or that users pack. A Blosc2 file with such a name is a mistake, usually because a
+/// shell expanded `*.npy` to an input and an output.
 const OTHER_FORMATS: [&str; 50] = [
     "7z",
     "arrow",
@@ -329,10 +329,13 @@ const OTHER_FORMATS: [&str; 50] = [
     "zst",
 ];
 
-/// Rejects the name of another format for a Blosc2 file.
+/// Rejects an extension of another format for a Blosc2 file.
 pub(crate) fn refuse_other_format(output: &Path) -> Result<()> {
-    let ending = members::extension(output).filter(|ending| OTHER_FORMATS.contains(&ending.as_str()));
-    ending.map_or(Ok(()), |ending| {
+    // A link is written through.
+    let target = if output.is_symlink() { real_name(output).ok() } else { None };
+    let names = [Some(output), target.as_deref()].into_iter().flatten();
+    let mut endings = names.filter_map(members::extension);
+    endings.find(|ending| OTHER_FORMATS.contains(&ending.as_str())).map_or(Ok(()), |ending| {
         bail!(
             "{}: the new file is Blosc2, and .{ending} is the name of another format: name it .b2nd or .b2frame",
             output.display()
@@ -340,7 +343,7 @@ pub(crate) fn refuse_other_format(output: &Path) -> Result<()> {
     })
 }
 
-/// Rejects the name of a Blosc2 file for decompressed data.
+/// Rejects the extension of a Blosc2 file for decompressed data.
 pub(crate) fn refuse_blosc2_name(output: &Path) -> Result<()> {
     if let Some(ending @ ("b2nd" | "b2frame" | "b2f" | "b2d" | "b2e" | "b2z")) =
         members::extension(output).as_deref()
@@ -353,7 +356,7 @@ pub(crate) fn refuse_blosc2_name(output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rejects an output that exists, has the extension of the input, and holds something else than Blosc2: it is probably
+/// Rejects an existing output that has the extension of the input and is not Blosc2: it is probably
 /// meant as a second input.
 pub(crate) fn refuse_second_input(input: &Path, output: &Path) -> Result<()> {
     let alike = output.extension().is_some_and(|ending| input.extension() == Some(ending));
@@ -376,7 +379,7 @@ pub(crate) fn refuse_second_input(input: &Path, output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rejects an output that is the input, also under another name or through links, or that is inside of it or contains
+/// Rejects an output that is the input, even under another name or through links, or that is inside it or contains
 /// it.
 pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
     // Standard input may be redirected from the file.
@@ -399,14 +402,14 @@ fn real_name(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// Whether both paths are the same file or directory, also through hard links.
+/// Whether both paths refer to the same file or directory, including through hard links.
 fn same_file(a: &Path, b: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
         let identity = |path: &Path| {
             let there = fs::metadata(path).ok()?;
-            // Writing to a device that is also read does no damage.
+            // Writing to a device that is also read is harmless.
             (there.is_file() || there.is_dir()).then(|| (there.dev(), there.ino()))
         };
         identity(a).is_some_and(|a| identity(b) == Some(a))
@@ -422,7 +425,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
 /// pipes and devices, which are not replaced, but not the names that Windows has for devices.
 ///
 /// # Errors
-/// Fails if it exists, also as a dangling link.
+/// Fails if it exists, even as a dangling link.
 pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
     refuse_device(path).with_context(|| path.display().to_string())?;
     if is_stream(path) || fs::symlink_metadata(path).is_err() {
@@ -447,7 +450,7 @@ pub(crate) fn check_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An unnamed temporary file in the folder of an output, which needs room for data of this size anyway.
+/// An unnamed temporary file in the folder of an output, which needs space for data of this size anyway.
 pub(crate) fn spool_beside(path: &Path) -> Result<File> {
     tempfile::tempfile_in(folder_of(path)).map_err(plain).with_context(|| path.display().to_string())
 }
@@ -461,7 +464,7 @@ fn exists(path: &Path) -> anyhow::Error {
     anyhow::anyhow!("{}: already exists; --force overwrites it", path.display())
 }
 
-/// Resolves a link, so that the link stays and its target is replaced.
+/// Resolves a link, so that its target is replaced and not the link.
 fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => fs::canonicalize(path),
@@ -472,7 +475,7 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
 fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".b2kit-").suffix(".tmp");
-    // What replaces a file gets its permissions at the end, and is readable only by its owner until then.
+    // A replacement gets the permissions of the old file at the end, and is readable only by its owner until then.
     #[cfg(unix)]
     if !path.exists() {
         use std::os::unix::fs::PermissionsExt;
@@ -482,7 +485,7 @@ fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder_of(path)).map_err(plain)
 }
 
-/// The error without the path of the temporary file, which means nothing to users.
+/// The error without the path of the temporary file, which users do not know.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn plain(error: io::Error) -> io::Error {
     let text = error.to_string();

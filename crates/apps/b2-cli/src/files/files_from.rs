@@ -12,7 +12,7 @@ use crate::args::FilesFrom;
 use crate::process::capture;
 
 impl FilesFrom {
-    /// The names in the list, as they arrive; none without a list.
+    /// The names in the list, as they are read; empty without a list.
     pub(crate) fn names(&self) -> Result<impl Iterator<Item = Result<PathBuf>>> {
         let names = self.files_from.as_deref().map(|list| {
             let names = open(list)?.split(if self.null { 0 } else { b'\n' });

@@ -1,5 +1,5 @@
-//! New files that get their names together, after they were synced at the same time: waiting for the disk once for
-//! many small files instead of several times for each.
+//! New files that are synced concurrently and then renamed together: this waits for the disk once for
+//! many small files instead of several times for each file.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,16 +14,16 @@ use b2kit::frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles,
 
 use crate::process::WriteFailure;
 
-/// Number of files that wait at most, all of them open.
+/// Maximum number of pending files, all of which are open.
 const MAX_FILES: usize = 64;
-/// Number of bytes in files that wait at most, unless a single file is larger: they are written again after a crash.
+/// Maximum number of bytes in pending files, unless a single file is larger: after a crash, pending files have to be written again.
 const MAX_LEN: u64 = 64 << 20;
-/// Number of files to sync at once. File systems join them to few writes of their journal.
+/// Number of files to sync concurrently. File systems combine them into few journal writes.
 const SYNCS: usize = 8;
 
-/// The file system, on which syncs and renames of new files are put off until [`GroupCommit::finish`].
+/// A file system that defers syncs and renames of new files until [`GroupCommit::finish`].
 ///
-/// A new file has its name only after it was synced, as without this. Files that are not finished are removed on drop.
+/// A new file still gets its name only after it was synced. Unfinished files are removed on drop.
 #[derive(Default)]
 pub(crate) struct GroupCommit {
     state: Mutex<State>,
@@ -55,15 +55,15 @@ impl GroupCommit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so much waits that it should be finished.
+    /// Whether enough is pending for a call of `finish`.
     pub(crate) fn is_full(&self) -> bool {
         let complete = &self.state().complete;
         let len = |file: &Complete| file.file.len().unwrap_or(0);
         complete.len() >= MAX_FILES || complete.iter().map(len).fold(0, u64::saturating_add) >= MAX_LEN
     }
 
-    /// Syncs all complete files and gives them their names, in the order in which they were complete. Returns what
-    /// became of each of them. A file that could not be synced is removed.
+    /// Syncs all complete files and renames them in the order of their completion. Returns the
+    /// result for each file. A file that could not be synced is removed.
     pub(crate) fn finish(&self) -> Vec<Result<()>> {
         let complete = std::mem::take(&mut self.state().complete);
         let synced = sync_all(&complete);
@@ -80,7 +80,7 @@ impl GroupCommit {
             for (result, _) in
                 results.iter_mut().zip(of_folder).filter(|(result, here)| *here && result.is_ok())
             {
-                // The same error for all files of the folder.
+                // The same error applies to all files of the folder.
                 let error = io::Error::new(error.kind(), error.to_string());
                 *result = Err(anyhow::Error::new(error).context(WriteFailure::Unsynced));
             }
@@ -88,7 +88,7 @@ impl GroupCommit {
         results
     }
 
-    /// Puts off the rename of a new file; `None` for any other file.
+    /// Defers the rename of a new file; `None` for any other file.
     fn put_off(&self, from: &Path, to: &Path, replace: bool) -> Option<()> {
         let mut state = self.state();
         let at = state.open.iter().position(|(path, _)| path == from)?;
@@ -109,12 +109,12 @@ impl Complete {
     }
 
     fn remove(&self) {
-        // The name of a file that cannot be removed shows that it is temporary.
+        // If the file cannot be removed, its name shows that it is temporary.
         let _ = Disk.remove_file(&self.temporary);
     }
 }
 
-/// Syncs files, several at once. Those that cannot be synced are removed.
+/// Syncs files concurrently. Files that cannot be synced are removed.
 fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
     let results: Vec<OnceLock<io::Result<()>>> = files.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
@@ -127,7 +127,7 @@ fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
         }
     };
     thread::scope(|scope| {
-        // These threads wait, so they are not those of the pool. If none can be started, this one does all the work.
+        // These threads block, so they are not from the pool. If none can be started, this thread does all the work.
         let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, work).is_ok();
         let helpers = SYNCS.min(files.len()).saturating_sub(1);
         (0..helpers).take_while(start).for_each(drop);
@@ -145,7 +145,7 @@ impl Drop for GroupCommit {
     }
 }
 
-/// A new file. Its syncs are put off.
+/// A new file whose syncs are deferred.
 struct Late(Arc<dyn WriteAt>);
 
 #[warn(clippy::missing_trait_methods)]

@@ -25,7 +25,7 @@ pub(crate) struct InputRemoval {
 struct State {
     len: u64,
     modified: Option<SystemTime>,
-    /// Device and number of the file, and when it was changed in any way.
+    /// Device and inode of the file, and the time of its last status change.
     #[cfg(unix)]
     identity: (u64, u64, i64, i64),
     #[cfg(not(unix))]
@@ -49,13 +49,13 @@ impl State {
 }
 
 impl InputRemoval {
-    /// Notes the state of an input, before it is opened.
+    /// Records the state of an input before it is opened.
     ///
     /// # Errors
     /// Fails if the input is not a regular file.
     pub(crate) fn of(input: &Path) -> Result<Self> {
         let named = || input.display().to_string();
-        let keeps = "--rm removes only regular files, and no links";
+        let keeps = "--rm removes only regular files, not links";
         ensure!(!is_stdin(input) && !urls::is_url(input), "{}: {keeps}", named());
         let there = fs::symlink_metadata(input).with_context(named)?;
         ensure!(there.is_file(), "{}: {keeps}", named());
@@ -65,10 +65,10 @@ impl InputRemoval {
     /// Checks that the new file will be on disk.
     ///
     /// # Errors
-    /// Fails if it goes to a stream, a device or a URL.
+    /// Fails if the output is a stream, a device or a URL.
     pub(crate) fn check_output(&self, output: &Path) -> Result<()> {
         let safe = !is_stream(output) && !urls::is_url(output);
-        ensure!(safe, "{}: --rm needs a file that is on disk in the end", output.display());
+        ensure!(safe, "{}: --rm needs an output file on disk", output.display());
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl InputRemoval {
         let named = || self.path.display().to_string();
         let there = fs::symlink_metadata(&self.path).context(WriteFailure::NotRemoved).with_context(named)?;
         if State::of(&self.path, &there) != self.before {
-            bail!("{}: not removed (--rm): it has changed while it was read", named());
+            bail!("{}: not removed (--rm): it changed while it was read", named());
         }
         fs::remove_file(&self.path).context(WriteFailure::NotRemoved).with_context(named)?;
         global.tell(|| format!("{}: removed", printable(&named())));
@@ -101,7 +101,7 @@ mod tests {
         let removal = InputRemoval::of(&path).unwrap();
         fs::write(&path, b"more bytes").unwrap();
         let told = removal.finish(global).unwrap_err().to_string();
-        assert!(told.ends_with("a: not removed (--rm): it has changed while it was read"), "{told}");
+        assert!(told.ends_with("a: not removed (--rm): it changed while it was read"), "{told}");
         let removal = InputRemoval::of(&path).unwrap();
         // Another file of the same size under this name.
         fs::write(folder.path().join("b"), b"other byte").unwrap();

@@ -1,8 +1,8 @@
-//! `FILE::NAME`: something inside of a file, by its name.
+//! `FILE::NAME`: an object inside a file, by its name.
 
 use std::path::{Path, PathBuf};
 
-/// Splits `FILE::NAME`. `None` if there is no name, or if a file is called like this as a whole.
+/// Splits `FILE::NAME`. `None` if there is no name, or if a file with the whole text as its name exists.
 ///
 /// The first `::` counts; in a URL, the first after the host.
 pub(crate) fn split(path: &Path) -> Option<(PathBuf, String)> {
@@ -19,7 +19,7 @@ pub(crate) fn split(path: &Path) -> Option<(PathBuf, String)> {
     Some((file.into(), name.to_owned()))
 }
 
-/// The file of a path that may name something inside of it.
+/// The file of a path that may name an object inside it.
 pub(crate) fn file(path: &Path) -> PathBuf {
     split(path).map_or_else(|| path.to_owned(), |(file, _)| file)
 }

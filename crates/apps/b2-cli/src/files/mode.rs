@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 
 use super::{members, stdio, urls};
 
-/// New files get at most the rights that `group` and `others` have on the inputs, until this is dropped. A file that
-/// replaces another one keeps the mode of that.
+/// Until this is dropped, new files get at most the permissions that `group` and `others` have on the inputs. A file that
+/// replaces another one keeps the mode of the old file.
 ///
 /// Sets the umask of the process, so that a private file is never readable by others, not even while it is written.
 #[must_use]
@@ -25,11 +25,11 @@ impl ModeOf {
             let rights = |input: &Path| {
                 let file = (!urls::is_url(input) && !stdio::is_stdin(input)).then(|| members::file(input))?;
                 let there = fs::metadata(file).ok()?;
-                // Pipes and devices say nothing about the data that come out of them.
+                // The modes of pipes and devices do not describe the privacy of their data.
                 (there.is_file() || there.is_dir()).then(|| there.permissions().mode())
             };
             let shared = inputs.into_iter().filter_map(rights).fold(0o777, |all, one| all & one);
-            // Directories, such as sparse frames, can be entered by those who may read them.
+            // Directories, such as sparse frames, need the execute permission wherever they are readable.
             let shared = shared | (shared & 0o044) >> 2;
             let before = rustix::process::umask(rustix::fs::Mode::empty());
             rustix::process::umask(
@@ -52,7 +52,7 @@ impl Drop for ModeOf {
     }
 }
 
-/// Gives a new file the time of modification that its input has, if both are files or directories here.
+/// Copies the modification time of an input to its new file, if both are local files or directories.
 pub(crate) fn keep_time(input: &Path, output: &Path) -> Result<()> {
     if urls::is_url(input) || urls::is_url(output) || stdio::is_stdin(input) || stdio::is_stream(output) {
         return Ok(());

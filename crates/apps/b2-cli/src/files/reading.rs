@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use b2kit::frame::WriteOptions;
-use b2kit::frame::{Compare, ReadCosts, ReadOptions};
+use b2kit::frame::{Compare, ReadOptions, ReadTuning};
 use b2kit::{FrameWriter, Limits, SuperChunk};
 
 use super::urls;
 use crate::args::plugins::plugins;
-use crate::args::{Global, When};
+use crate::args::{ComparePolicy, Global};
 use crate::process::error::METADATA_SHARE;
 use crate::process::signals;
 
@@ -28,7 +28,7 @@ impl Global {
             let stored = urls::open(path).and_then(|file| file.len()).unwrap_or(0);
             let options = self.reading_stored(stored);
             // If there is no file system for the URL, opening the frame reports why.
-            let options = options.costs(ReadCosts::REMOTE);
+            let options = options.tuning(ReadTuning::REMOTE);
             return match urls::file_system(path) {
                 Ok(fs) => options.file_system(fs),
                 Err(_) => options,
@@ -41,9 +41,9 @@ impl Global {
     pub(crate) fn reading_stored(&self, stored: u64) -> ReadOptions {
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
         let when = match self.compare {
-            Some(When::Always) => Compare::Always,
-            Some(When::Once) | None => Compare::Once,
-            Some(When::Never) => Compare::Never,
+            Some(ComparePolicy::Always) => Compare::Always,
+            Some(ComparePolicy::Once) | None => Compare::Once,
+            Some(ComparePolicy::Never) => Compare::Never,
         };
         let options = options.compare(when).control(signals::control());
         options.limits(self.limits(stored))

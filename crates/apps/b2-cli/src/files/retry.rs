@@ -1,4 +1,4 @@
-//! Retries reads that fail because another program has changed the data meanwhile: compacting a sparse frame removes
+//! Retries reads that fail because another program has changed the data in the meantime: compacting a sparse frame removes
 //! the files of the state that was opened. Everything is read again, so that the output shows a single state.
 
 use std::thread::sleep;
@@ -12,9 +12,9 @@ use super::destination;
 use crate::process::error::{Trouble, causes, kind};
 use crate::process::signals;
 
-/// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
+/// Runs `work`, which must only read, and retries it if the data has changed in the meantime. There is no retry once output
 /// has been sent.
-pub(crate) fn again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry_read<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let before = destination::sent();
     let recover = |(): &mut (), error: &anyhow::Error, pause: Duration| {
         let retries = is_changed(error) && destination::sent() == before;
@@ -48,7 +48,7 @@ mod tests {
             count += 1;
             if count < 3 { Err(changed().into()) } else { Err::<(), _>(anyhow::anyhow!("other")) }
         };
-        assert_eq!(again(work).unwrap_err().to_string(), "other");
+        assert_eq!(retry_read(work).unwrap_err().to_string(), "other");
         assert_eq!(count, 3);
     }
 }

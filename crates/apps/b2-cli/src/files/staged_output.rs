@@ -1,4 +1,4 @@
-//! New files that are written elsewhere first, because they go to a pipe, a device or an object store.
+//! New files that are first written to a temporary file, because the output is a pipe, a device or an object store.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -11,7 +11,7 @@ use super::destination::Output;
 use super::stdio::is_stream;
 use super::urls;
 use crate::args::Format;
-use crate::process::error::Hold;
+use crate::process::error::WithheldMessages;
 use crate::process::one_line;
 
 /// Calls `write` with the path of the new file.
@@ -42,8 +42,8 @@ pub(crate) fn write_through(
     ensure!(!output.is_terminal(), "{}: compressed data is not shown on a terminal", named());
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
-    // It is written when the output has it.
-    let hold = Hold::start();
+    // The file is complete only when the output has received it.
+    let hold = WithheldMessages::start();
     write(&complete).map_err(|error| renamed(error, &complete, path))?;
     let mut file = File::open(&complete)?;
     file.rewind()?;
@@ -72,7 +72,7 @@ fn upload(url: &Path, format: Format, force: bool, write: impl FnOnce(&Path) -> 
     }
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
-    let hold = Hold::start();
+    let hold = WithheldMessages::start();
     write(&complete).map_err(|error| renamed(error, &complete, url))?;
     let file = Disk.open(&complete, Links::Follow)?;
     urls::upload(&*file, url, force).with_context(named)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::ReadAt;
 
-use crate::npy::source::ByteSource;
+use super::ByteSource;
 use crate::process::capture;
 
 /// Whether this names standard input.
@@ -38,7 +38,7 @@ pub(crate) fn refuse_stdin(path: &Path, why: &str) -> Result<()> {
 /// Copies standard input to an unnamed temporary file, so that it can be read in any order.
 ///
 /// # Errors
-/// Fails if it cannot be read or is a terminal, or if there is no room for it in the temporary folder.
+/// Fails if it cannot be read or is a terminal, or if the temporary folder is full.
 pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     capture::check_stdin()?;
     let mut stdin = io::stdin().lock();
@@ -49,8 +49,8 @@ pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     Ok(spooled(file, len))
 }
 
-/// Whether this names a pipe that the shell made for this process, as in `b2kit info <(command)`. Other pipes are not read:
-/// nobody may ever write to them.
+/// Whether this names a pipe that the shell created for this process, as in `b2kit info <(command)`. Other pipes are not read,
+/// since they may never get a writer.
 pub(crate) fn is_pipe(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -69,7 +69,7 @@ pub(crate) fn is_pipe(path: &Path) -> bool {
 /// Copies a pipe to an unnamed temporary file. Every call for a path returns the same file, since a pipe can be read once.
 ///
 /// # Errors
-/// Fails if it cannot be read, or if there is no room for it in the temporary folder.
+/// Fails if it cannot be read, or if the temporary folder is full.
 pub(crate) fn spool_pipe(path: &Path) -> Result<Arc<dyn ReadAt>> {
     static READ: Mutex<BTreeMap<PathBuf, Arc<dyn ReadAt>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);

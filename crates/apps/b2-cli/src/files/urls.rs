@@ -43,7 +43,7 @@ pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
         true => stores::check(),
         false => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "nothing is uploaded to web servers: a URL to write to starts with s3://, gs:// or az://",
+            "web servers accept no uploads: a URL to write to starts with s3://, gs:// or az://",
         )),
     }
 }
@@ -69,10 +69,10 @@ pub(crate) fn hide(name: &OsStr) -> OsString {
         Some(url) if url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://")) => {
             path_of(url).map_or_else(|| name.to_owned(), OsString::from)
         }
-        // Stores have their credentials from the environment, and none from the URL.
+        // Stores take their credentials from the environment, not from the URL.
         Some(url) if is_store(Path::new(url)) => redact(url).into(),
         Some(url) if scheme(url).is_some() => match members::split(Path::new(url)) {
-            // What is inside of the file is no part of a query.
+            // A member name after `::` is not part of the query.
             Some((file, name)) => {
                 format!("{}::{name}", known::hide(file.to_str().unwrap_or_default())).into()
             }
@@ -118,7 +118,7 @@ pub(crate) fn file_name(url: &Path) -> anyhow::Result<String> {
     let (_, path) = path.split_once('/').unwrap_or_default();
     let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let decoded = unescape(last).and_then(|name| String::from_utf8(name).ok());
-    // Reject names that a server may have chosen to get out of the folder.
+    // Reject names that a server could choose to escape the folder.
     let fits = |name: &String| {
         !name.is_empty()
             && !name.starts_with(['.', '-'])
@@ -169,7 +169,7 @@ pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
     file_system(path)?.kind(path, b2kit::frame::Links::Follow)
 }
 
-/// Opens the file of a URL. Warns if changes of the file would not be noticed.
+/// Opens the file of a URL. Warns if changes of the file cannot be detected.
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if is_store(path) {
         return stores::file_system()?.open(path, b2kit::frame::Links::Follow);
@@ -181,7 +181,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
 /// The file system for URLs like this one.
 ///
 /// # Errors
-/// Fails if this program has no stores.
+/// Fails if this build does not support object stores.
 pub(crate) fn file_system(path: &Path) -> io::Result<Arc<dyn ReadFiles>> {
     if is_store(path) { stores::file_system() } else { Ok(known::file_system()) }
 }

@@ -14,11 +14,11 @@ use crate::process::say;
 /// What to do with a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Take {
-    /// It is an input: a file, or a folder that is one file.
+    /// An input: a file, or a folder that counts as one file.
     Yes,
-    /// It is none, for this reason.
+    /// Not an input, for this reason.
     No(&'static str),
-    /// A folder whose files are looked at.
+    /// A folder to be searched.
     Inside,
 }
 
@@ -31,15 +31,15 @@ pub(crate) struct InputFile {
 }
 
 impl InputFile {
-    /// A file that was named.
+    /// A file named on the command line.
     pub(crate) fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), below: PathBuf::new() }
     }
 }
 
-/// Finds the inputs among `operands` and in their folders, sorted by name. Operands that are files are always inputs; what
-/// is found in folders `judge` decides. Links in folders are not followed, and nothing is looked for in `outputs`, the
-/// folder for new files.
+/// Finds the inputs among `operands` and in folders, sorted by name. Operands that are files are always inputs; `judge` decides
+/// about files in folders. Links in folders are not followed, and `outputs`, the folder for new files, is not
+/// searched.
 ///
 /// # Errors
 /// Fails if an operand or a folder cannot be read, or if there is no input.
@@ -64,7 +64,7 @@ pub(crate) fn walk(
         say(&format!("-r: {} left out (-v says why)", count(walk.left, "file")));
     }
     if walk.found.is_empty() {
-        bail!("-r: there is nothing to do in {}", crate::print::joined(&names(operands), ", "));
+        bail!("-r: there are no inputs in {}", crate::print::joined(&names(operands), ", "));
     }
     Ok(walk.found)
 }
@@ -78,7 +78,7 @@ struct Walk<J> {
     global: Global,
     judge: J,
     found: Vec<InputFile>,
-    /// Number of files that are no inputs.
+    /// Number of files that are not inputs.
     left: u64,
 }
 

@@ -62,7 +62,7 @@ impl Lines {
         format!("{}\n", names.join(","))
     }
 
-    /// Number of items to convert at once: text is several times as large as the values.
+    /// Number of items to convert at a time: text is several times as large as the values.
     pub(crate) fn batch(&self) -> usize {
         ((1 << 15) / self.columns.len().max(1)).max(1)
     }
@@ -129,7 +129,7 @@ fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Re
     Ok(())
 }
 
-/// Quotes text as in RFC 4180, if necessary: also an empty one, which would be read as a missing value.
+/// Quotes text as in RFC 4180 if necessary, including empty text, which would be read as a missing value.
 fn quoted(text: String) -> String {
     if text.is_empty() || text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

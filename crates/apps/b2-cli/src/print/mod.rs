@@ -1,6 +1,6 @@
-//! How values look as text and as pictures: items as NumPy prints them, metadata as JSON, sizes, tables, statistics.
-//! Code belongs here if it turns what it is given into text or pixels, or text back into values.
-//! It uses no other room, opens no file and prints nothing itself.
+//! Formatting of values as text and as pictures: items as NumPy prints them, metadata as JSON, sizes, tables, statistics.
+//! Code belongs here if it converts values to text or pixels, or text back to values.
+//! It uses no other layer, opens no file and prints nothing itself.
 
 pub(crate) mod figure;
 pub(crate) mod json;

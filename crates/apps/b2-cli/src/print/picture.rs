@@ -21,7 +21,7 @@ pub(crate) fn half_blocks(pixels: &[Option<[u8; 3]>], width: usize) -> String {
     out
 }
 
-/// Whether the user wants colours in a terminal, and the terminal has them (<https://no-color.org>).
+/// Whether the user wants colours in a terminal, and the terminal supports them (<https://no-color.org>).
 pub(crate) fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !console::is_dumb()
 }

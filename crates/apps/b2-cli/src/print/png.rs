@@ -6,12 +6,12 @@ use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use b2_view::colours::{Painter, Scale};
 use b2_view::items::ItemReader;
 
-/// Bytes of pixels to compress at once: enough for matches within, and many bands for the threads.
+/// Bytes of pixels per band: large enough to find matches, and small enough for many bands, one per thread.
 const BAND: usize = 1 << 20;
-/// Level of deflate. The next lower one takes two thirds of the time for files of up to twice the size.
+/// Level of deflate. The next lower level takes two thirds of the time, but files are up to twice as large.
 const LEVEL: u32 = 3;
 
-/// The filter of a row, as PNG numbers them: pixels as they are, or their difference from the one before.
+/// The filter of a row, as PNG numbers them: unchanged pixels, or differences from the previous pixel.
 const AS_IT_IS: u8 = 0;
 const SUB: u8 = 1;
 
@@ -57,13 +57,13 @@ impl Png {
                     out.extend(chunk(*b"tRNS", &alpha));
                 }
             }
-            // Black, which no number is drawn in, is transparent.
+            // Black, the colour of no number, is transparent.
             None => out.extend(chunk(*b"tRNS", &[0; 6])),
         }
         out
     }
 
-    /// Number of rows to compress at once.
+    /// Number of rows per band.
     pub(crate) fn band_height(&self) -> usize {
         (BAND / self.row_len()).max(1)
     }
@@ -93,14 +93,14 @@ impl Png {
 }
 
 impl Band {
-    /// Compresses rows, each with its filter in front.
+    /// Compresses rows, each preceded by its filter.
     fn new(pixels: &[u8]) -> Result<Self> {
         let mut deflated = Vec::with_capacity(pixels.len() + pixels.len() / 16 + 1024);
         let mut compressor = Compress::new(Compression::new(LEVEL), false);
         let status = compressor.compress_vec(pixels, &mut deflated, FlushCompress::Sync);
         let done =
             status.is_ok_and(|status| status == Status::Ok) && compressor.total_in() == pixels.len() as u64;
-        // All is out if there is room left.
+        // All output was written if there is space left.
         done.then_some(())
             .filter(|()| deflated.len() < deflated.capacity())
             .context("PNG: deflate failed")?;

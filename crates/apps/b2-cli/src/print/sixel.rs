@@ -1,9 +1,9 @@
-//! Pictures as sixels, which terminals of the line of DEC's VT340 show: columns of six pixels, one colour after another.
+//! Pictures as sixels, which terminals compatible with DEC's VT340 show: columns of six pixels, one colour after another.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Most colours that terminals have registers for.
+/// Number of colour registers of terminals.
 const REGISTERS: usize = 256;
 
 /// Encodes a picture of this shape (rows and columns) from red, green, blue and opacity of each pixel. Pixels whose opacity is
@@ -15,7 +15,7 @@ pub(crate) fn encode([rows, columns]: [usize; 2], pixels: &[u8]) -> String {
         let _ = write!(out, "#{k};2;{r};{g};{b}");
     }
     for band in of_pixels.chunks((6 * columns).max(1)) {
-        // The colours of the band, in the order in which they are met.
+        // The colours of the band, in order of their first use.
         let mut there: Vec<u16> = Vec::new();
         let mut seen = [false; REGISTERS];
         for register in band.iter().copied().flatten() {
@@ -50,9 +50,9 @@ pub(crate) fn encode([rows, columns]: [usize; 2], pixels: &[u8]) -> String {
     out
 }
 
-/// Returns the colours, in percents, and which of them each pixel has.
+/// Returns the colours, in percent, and the index of the colour of each pixel.
 fn registers(pixels: &[u8]) -> (Vec<[u8; 3]>, Vec<Option<u16>>) {
-    // Coarser until they are few enough: at 2^7 there are at most 8.
+    // Coarsen until there are few enough: with steps of 2^7 there are at most 8.
     for coarse in 0..8 {
         let (mut known, mut colours) = (HashMap::new(), Vec::new());
         let percent = |c: u8| ((u32::from(c >> coarse << coarse) * 100 + 127) / 255) as u8;
@@ -77,7 +77,7 @@ fn registers(pixels: &[u8]) -> (Vec<[u8; 3]>, Vec<Option<u16>>) {
 mod tests {
     use super::*;
 
-    /// Decodes sixels: percents of each pixel, as a terminal would.
+    /// Decodes sixels like a terminal, to the percentages of each pixel.
     fn decode(text: &str) -> (usize, Vec<Option<[u8; 3]>>) {
         let body = text.strip_prefix("\x1bP0;1;0q\"1;1;").unwrap().strip_suffix("\x1b\\").unwrap();
         let number = |at: &mut usize| -> usize {

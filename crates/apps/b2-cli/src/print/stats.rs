@@ -9,7 +9,7 @@ use b2_view::text::thousands;
 
 use super::table::Table;
 
-/// A sum with error compensation, so that no digits are lost.
+/// A sum with error compensation, which loses no digits.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     sum: f64,
@@ -116,7 +116,7 @@ impl Stats {
         }
     }
 
-    /// Whether there are statistics for such items.
+    /// Whether statistics are computed for such items.
     pub(crate) fn is_any(&self) -> bool {
         self.kind != Quantity::Other
     }
@@ -133,9 +133,9 @@ impl Stats {
         let chunks = items.chunks(size.saturating_mul(1 << 14));
         let mut parts = vec![None; chunks.len()];
         let jobs = chunks.zip(&mut parts);
-        // Counting an item takes several times as long as decoding it.
+        // Processing an item takes several times as long as decoding it.
         let work = (items.len() as u64).saturating_mul(4);
-        // This is never cancelled.
+        // This call is never cancelled.
         let _ = for_each(
             &Control::new(),
             usize::MAX,

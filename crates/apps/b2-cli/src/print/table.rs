@@ -73,7 +73,7 @@ pub(crate) fn ratio(nbytes: u64, cbytes: u64) -> String {
     }
 }
 
-/// Whether a character does something else than to be seen: it controls the terminal, changes the direction of text, ends
+/// Whether a character does more than display a glyph: it controls the terminal, changes the direction of text, ends
 /// a line, or has no width, so that two names look alike.
 fn acts(c: char) -> bool {
     c.is_control()
@@ -85,12 +85,12 @@ fn acts(c: char) -> bool {
         )
 }
 
-/// Makes text from a file safe for a terminal: escapes characters that are not just seen.
+/// Makes text from a file safe for a terminal by escaping these characters.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().flat_map(|c| if acts(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
-/// Escapes the same characters in JSON, in which they occur only inside of strings. It may have lines.
+/// Escapes the same characters in JSON, where they occur only inside strings; line feeds between values stay.
 pub(crate) fn printable_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -11,14 +11,14 @@ use super::signals;
 /// Runs a command for each file. A failure does not stop the others.
 ///
 /// # Errors
-/// For a single file returns its error; for several returns [`Failures`]. Stops at once if standard output was closed,
+/// For a single file returns its error; for several returns [`Failures`]. Stops immediately if standard output was closed,
 /// or if the command line is invalid.
 pub(crate) fn each(files: &[PathBuf], run: impl FnMut(&Path) -> Result<()>) -> Result<()> {
     each_then(files, run, |_| vec![])
 }
 
-/// Like [`each`], for work that is put off: `finish` does it, called after each file and with `true` at the end, also
-/// if the command stops early, and returns its errors.
+/// Like [`each`], for deferred work: `finish` performs it and returns its errors. It is called after each file, and with `true`
+/// at the end, even if the command stops early.
 pub(crate) fn each_then(
     files: &[PathBuf],
     mut run: impl FnMut(&Path) -> Result<()>,
@@ -32,7 +32,7 @@ pub(crate) fn each_then(
     first.map_or(Ok(()), Err)
 }
 
-/// Like [`each`], but also for a single file returns [`Failures`].
+/// Like [`each`], but returns [`Failures`] even for a single file.
 pub(crate) fn all(files: &[PathBuf], run: impl FnMut(&Path) -> Result<()>) -> Result<()> {
     all_then(files, run, |_| vec![])
 }

@@ -11,7 +11,7 @@ use b2kit::chunk::ChunkError;
 use b2kit::frame::FrameError;
 use b2kit::nd::NdError;
 
-use super::signals::{self, Stopped};
+use super::signals::{self, StoppedBySignal};
 use crate::print::printable;
 
 /// An invalid command line, whatever the files contain: exit code 2.
@@ -32,21 +32,21 @@ pub(crate) struct AlreadyReported;
 /// Nothing failed, but something could not be checked, which was already reported: exit code 3.
 #[derive(Debug, thiserror::Error)]
 #[error("not everything was checked")]
-pub(crate) struct Skipped;
+pub(crate) struct PartlyChecked;
 
 /// A failure of a command that uses exit code 1 for a regular result, such as `diff`: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", one_line(.0))]
 pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
-/// The new file was written, and something failed afterwards.
+/// The new file was written, but a later step failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum WriteFailure {
     #[error("written, but cannot be read again")]
     Unreadable,
     #[error("written, but may not survive a power loss")]
     Unsynced,
-    /// Said of the input, which `--rm` should remove.
+    /// The input, which `--rm` should remove, is still there.
     #[error("written, but not removed (--rm)")]
     NotRemoved,
 }
@@ -71,14 +71,14 @@ impl Failures {
 /// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
 pub(crate) const METADATA_SHARE: u64 = 16;
 
-/// Messages that wait until it is known whether they are true.
+/// Messages that are withheld until their files are synced and renamed.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Holds back what [`succeeded`] prints until it is [released](Self::release). If it is dropped before, nothing is printed.
+/// Withholds the messages of [`succeeded`] until [`release`](Self::release). If dropped before, it prints nothing.
 #[must_use]
-pub(crate) struct Hold(());
+pub(crate) struct WithheldMessages(());
 
-impl Hold {
+impl WithheldMessages {
     pub(crate) fn start() -> Self {
         *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
         Self(())
@@ -90,7 +90,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for WithheldMessages {
     fn drop(&mut self) {
         HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -123,7 +123,7 @@ pub(crate) fn report(result: &anyhow::Result<()>) -> u8 {
 /// The exit code and the error message, unless it was already reported.
 pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
     if let (Err(error), Some(code)) = (result, signals::exit_code()) {
-        let message = if is_stop(error) { Stopped.to_string() } else { one_line(error) };
+        let message = if is_stop(error) { StoppedBySignal.to_string() } else { one_line(error) };
         return (code, Some(message));
     }
     match result {
@@ -132,14 +132,14 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
         Err(error) => {
             let code = match () {
                 () if error.is::<Usage>() || error.is::<Trouble>() => 2,
-                () if error.is::<Skipped>() => 3,
+                () if error.is::<PartlyChecked>() => 3,
                 () => 1,
             };
             let message = match error.downcast_ref::<Failures>() {
                 Some(failures) => failures.lines().join("\nb2kit: "),
                 None => one_line(error),
             };
-            (code, (!error.is::<AlreadyReported>() && !error.is::<Skipped>()).then_some(message))
+            (code, (!error.is::<AlreadyReported>() && !error.is::<PartlyChecked>()).then_some(message))
         }
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn causes(error: &anyhow::Error) -> impl Iterator<Item = &(dyn Error 
 /// Whether the work was stopped by a signal, and did not fail for another reason.
 fn is_stop(error: &anyhow::Error) -> bool {
     causes(error).any(|cause| {
-        cause.is::<Stopped>() || cause.is::<Cancelled>() || kind(cause) == Some(ErrorKind::Cancelled)
+        cause.is::<StoppedBySignal>() || cause.is::<Cancelled>() || kind(cause) == Some(ErrorKind::Cancelled)
     })
 }
 
@@ -202,7 +202,7 @@ fn only_name<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     }
 }
 
-/// A clearer text for errors of the disk than that of the system, if there is one.
+/// A clearer text than the system's for disk errors, if there is one.
 fn of_disk(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::StorageFull => Some("no space left on the disk"),
@@ -217,30 +217,30 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     one_line_beside("", error)
 }
 
-/// The same, for a place that has just named the file.
+/// The same, for output that has just named the file.
 pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
     joined(error, file, names)
 }
 
-/// The same without the name of any file, for the members of a store, which stand below its name.
+/// The same without any file name, for the members of a store, which are listed below its name.
 pub(crate) fn one_line_below(error: &anyhow::Error) -> String {
     joined(error, "", |_, _| true)
 }
 
-/// Joins the error and its causes, after the name of a file that is printed elsewhere. `is_known` says whether a name needs
-/// no repetition, given the text so far.
+/// Joins the error and its causes, for text that follows the name of a file. `is_known` returns whether a name need not
+/// be repeated, given the text so far.
 fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bool) -> String {
     let mut out = file.to_owned();
     for cause in error.chain() {
         let mut text = cause.to_string();
         if let Some(what) = cause.downcast_ref().and_then(of_disk) {
             text = what.to_owned();
-            // Files appear, and change, only when complete; data sent to a stream or a device cannot be taken back.
+            // Files appear, and change, only when complete; data sent to a stream or a device cannot be undone.
             if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
                 text.push_str("; nothing was written");
             }
         }
-        // Commands say first which file it is about.
+        // Commands prefix messages with the file.
         if only_name(cause).is_some_and(|name| is_known(&out, name)) {
             continue;
         }
@@ -259,7 +259,7 @@ fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bo
         out.push_str(&text);
     }
     if let Some(limit) = error.chain().find_map(limit) {
-        // A number, since another one may lower the limit: the default depends on the file, and metadata get a part.
+        // Suggest a number, since the default depends on the file, and metadata get only a part of it.
         out.push_str(&match limit.name {
             "max_output" => " (--max-output BYTES raises it)".into(),
             "max_memory" => format!(" (--max-memory {} raises it)", limit.asked),
@@ -291,7 +291,7 @@ fn is_done(error: &anyhow::Error) -> bool {
     error.is::<WriteFailure>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
 }
 
-/// Whether there are more bytes of zeros and repeated values than `--max-output` allows.
+/// Whether bytes of zeros and repeated values exceed `--max-output`.
 pub(crate) fn exceeds_output(error: &anyhow::Error) -> bool {
     causes(error).any(|cause| limit(cause).is_some_and(|limit| limit.name == "max_output"))
 }

@@ -1,6 +1,6 @@
 //! State of the whole process: exit codes and messages, signals, threads, the captured output of a batch,
 //! progress bars, and loops over several files or pieces.
-//! Code belongs here if it would be the same for any command that takes long and may be stopped.
+//! Code belongs here if any long-running command that can be stopped would need it.
 //! It may use `print`, but not the options or the formats of files.
 
 pub(crate) mod batch;
@@ -12,8 +12,8 @@ pub(crate) mod signals;
 pub(crate) mod threads;
 
 pub(crate) use error::{
-    AlreadyReported, ClosedPipe, Skipped, Trouble, Usage, WriteFailure, one_line, one_line_beside, outcome,
-    say,
+    AlreadyReported, ClosedPipe, PartlyChecked, Trouble, Usage, WriteFailure, one_line, one_line_beside,
+    outcome, say,
 };
 pub(crate) use pipeline::{PipelineLimits, buffer, pump, resize};
 pub(crate) use progress::Progress;

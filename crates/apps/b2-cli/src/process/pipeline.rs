@@ -10,7 +10,7 @@ use b2kit::base::memory;
 
 use super::progress::Progress;
 
-/// How far decoding may be ahead of writing.
+/// How many pieces decoding may be ahead of writing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PipelineLimits {
     /// Maximum number of pieces that are decoded concurrently.
@@ -26,11 +26,11 @@ impl PipelineLimits {
 
 /// Decodes the pieces on separate threads and writes them in order on this one.
 ///
-/// `decode` overwrites the buffer that it gets, whatever it contains. If no thread can be started, there is one buffer,
+/// `decode` must overwrite its whole buffer. If no thread can be started, there is one buffer,
 /// and decoding and writing alternate.
 ///
 /// # Errors
-/// Returns the first error of decoding, in the order of the pieces, or of writing. What was written stays written.
+/// Returns the first error of decoding, in the order of the pieces, or of writing. Pieces before it may have been written.
 pub(crate) fn pump<P: Send>(
     pieces: impl Iterator<Item = P> + Send,
     ahead: PipelineLimits,
@@ -98,7 +98,7 @@ struct State<I: Iterator> {
     pieces: Option<Peekable<I>>,
     begun: usize,
     written: usize,
-    /// The pieces that have been begun but not taken to be written, in order; `None` while they are decoded.
+    /// The pieces that were started but not yet taken by the writer, in order; `None` while they are decoded.
     made: VecDeque<Option<Result<Vec<u8>>>>,
     /// Buffers that can be used again.
     empty: Vec<Vec<u8>>,
@@ -131,7 +131,7 @@ impl<P, I: Iterator<Item = P>, D: Fn(P, &mut Vec<u8>) -> Result<()>> Pipeline<I,
             drop(state);
             let stop = Stop(self);
             let decoded = (self.decode)(piece, &mut buffer).map(|()| buffer);
-            // Only a panic drops it.
+            // Dropped only by a panic.
             std::mem::forget(stop);
             state = self.lock();
             if decoded.is_err() {
@@ -161,7 +161,7 @@ impl<P, I: Iterator<Item = P>, D: Fn(P, &mut Vec<u8>) -> Result<()>> Pipeline<I,
         }
     }
 
-    /// Takes the buffer of a piece that was written.
+    /// Returns the buffer of a written piece to the pool.
     fn written(&self, buffer: Vec<u8>) {
         let mut state = self.lock();
         state.written += 1;
@@ -171,7 +171,7 @@ impl<P, I: Iterator<Item = P>, D: Fn(P, &mut Vec<u8>) -> Result<()>> Pipeline<I,
     }
 }
 
-/// Makes decoders and the writer stop when it is dropped: the writer has ended, or a decoder panics.
+/// Stops decoders and the writer on drop: the writer has finished, or a decoder has panicked.
 struct Stop<'l, I: Iterator, D>(&'l Pipeline<I, D>);
 
 impl<I: Iterator, D> Drop for Stop<'_, I, D> {
@@ -218,7 +218,7 @@ mod tests {
         Progress::new("test", 0, true)
     }
 
-    /// Decodes a piece into four of its bytes; some take longer than those that follow.
+    /// Decodes a piece to four bytes; some pieces take longer than later ones.
     fn decode(piece: u8, buffer: &mut Vec<u8>) {
         std::thread::sleep(Duration::from_micros(u64::from(piece.wrapping_mul(97)) * 8));
         buffer.clear();
@@ -272,7 +272,7 @@ mod tests {
                 ("piece 5", &[0, 1, 2, 3, 4][..]),
                 "{ahead:?}"
             );
-            // A reader that has gone.
+            // A reader that has disconnected.
             let begun = AtomicUsize::new(0);
             let work = |piece: u8, buffer: &mut Vec<u8>| {
                 begun.fetch_add(1, SeqCst);

@@ -1,4 +1,4 @@
-//! A progress bar on standard error, for long work watched by a person.
+//! A progress bar on standard error, for long work in a terminal.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -8,7 +8,7 @@ use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, Pro
 
 /// No bar is shown for shorter work.
 const QUIET_TIME: Duration = Duration::from_millis(700);
-/// The rate is shown after this time, since at first it depends more on the start than on the work.
+/// The rate is shown after this time, since at first it depends mostly on the startup.
 const RATE_TIME: Duration = Duration::from_secs(2);
 /// In terminals with fewer columns, only the bar and the percentage are shown.
 const NARROW: u16 = 60;
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// The line that a terminal shows when half of the work is done, `elapsed` after its start.
+    /// The line that a terminal shows at half of the work, `elapsed` after its start.
     fn drawn(columns: u16, elapsed: Duration) -> String {
         let terminal = Recorder { columns, line: Arc::default() };
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));

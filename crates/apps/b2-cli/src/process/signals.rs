@@ -2,7 +2,7 @@
 //!
 //! The work is stopped from inside, by the library's [`Control`] and by [`check`], so that everything is dropped in
 //! order. A separate thread that removes files could interfere with a commit between two renames. While nothing is
-//! being written, a signal ends the process at once, as it would without this module.
+//! being written, a signal ends the process immediately, as it would without this module.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -25,9 +25,9 @@ static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// The work was stopped by a signal. What was being written is undone; files that were complete stay.
 #[derive(Debug, thiserror::Error)]
-pub(crate) struct Stopped;
+pub(crate) struct StoppedBySignal;
 
-impl fmt::Display for Stopped {
+impl fmt::Display for StoppedBySignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |n: usize| thousands(n as u64);
         match (DONE.load(Ordering::SeqCst), ASKED.load(Ordering::SeqCst)) {
@@ -67,13 +67,13 @@ pub(crate) fn begin() {
     IDLE.store(false, Ordering::SeqCst);
 }
 
-/// Makes signals end the process at once again.
+/// Makes signals end the process immediately again.
 pub(crate) fn end() {
     IDLE.store(true, Ordering::SeqCst);
 }
 
-/// Marks the work as done and its result as in place. A signal that came too late is ignored; a later one ends the
-/// process at once.
+/// Marks the work as complete and its result as final. A signal received before is ignored; a later one ends the
+/// process immediately.
 pub(crate) fn too_late() {
     end();
     STOPPED.store(0, Ordering::SeqCst);
@@ -86,15 +86,15 @@ pub(crate) fn exit_code() -> Option<u8> {
 }
 
 /// Fails if a signal has asked to stop.
-pub(crate) fn check() -> Result<(), Stopped> {
-    if STOPPED.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Stopped) }
+pub(crate) fn check() -> Result<(), StoppedBySignal> {
+    if STOPPED.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(StoppedBySignal) }
 }
 
 /// Stops calls of the library as soon as a signal asks to.
 pub(crate) fn control() -> Control {
     Control::new().progress(|_| match check() {
         Ok(()) => ControlFlow::Continue(()),
-        Err(Stopped) => ControlFlow::Break(()),
+        Err(StoppedBySignal) => ControlFlow::Break(()),
     })
 }
 

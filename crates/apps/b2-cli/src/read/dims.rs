@@ -10,7 +10,7 @@ use super::view::Data;
 use crate::args::{Global, Source};
 use crate::files::{is_stdin, urls};
 
-/// Looks for the coordinates of dimension `dim` of an array: an array next to it with the name of the dimension.
+/// Finds the coordinates of dimension `dim` of an array: an array next to it with the name of the dimension.
 pub(crate) fn points(
     source: &Source,
     data: &Data,
@@ -46,10 +46,16 @@ pub(crate) fn points(
     let mut items = Vec::new();
     let view = found.view(&[]).ok()?;
     view.read(&resolve(&[], &shape).ok()?, &mut items).ok()?;
-    Some(Coordinates::new(&dtype, items, found.labels().unit))
+    // All items are the same where netCDF has a dimension without a variable.
+    let mut each = items.chunks_exact(dtype.itemsize().max(1));
+    let first = each.next()?;
+    if len > 1 && each.all(|item| item == first) {
+        return None;
+    }
+    Some(Coordinates::new(&dtype, items, &found.labels()))
 }
 
-/// Whether this is the name of a file in the same folder, and nothing else.
+/// Whether this is a plain file name, without a folder.
 fn is_name(name: &str) -> bool {
     let path = Path::new(name);
     path.file_name().is_some_and(|own| own == name) && !name.contains(['/', '\\', ':', '\0'])

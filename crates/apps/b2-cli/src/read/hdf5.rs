@@ -22,10 +22,10 @@ pub(crate) struct Hdf5 {
 }
 
 impl Hdf5 {
-    /// Opens a file that is no Blosc2 file, as `error` says.
+    /// Opens a file that failed with `error` to open as Blosc2.
     ///
     /// # Errors
-    /// Returns `error` if its first bytes are not those of such a file. Also fails if it cannot be read, or is damaged.
+    /// Returns `error` if the file is not HDF5 or NetCDF. Also fails if it cannot be read or is damaged.
     pub(crate) fn open_or(path: &Path, global: Global, error: Error) -> Result<Self> {
         if foreign::hdf5(path).is_some() { Self::of(path, global) } else { Err(error) }
     }
@@ -33,7 +33,7 @@ impl Hdf5 {
     /// Opens a file that must be HDF5 or NetCDF.
     pub(crate) fn of(path: &Path, global: Global) -> Result<Self> {
         let reader = foreign::open_regular(path)?;
-        // A few bytes of a damaged file may ask for any number of fill values.
+        // A few bytes of a damaged file may request any number of fill values.
         let limits = global.with_output_limit().limits(reader.len()?);
         let file = File::from_reader(reader, path.display().to_string(), &limits)?;
         Ok(Self { file })
@@ -51,7 +51,7 @@ impl Hdf5 {
     /// Opens a data set.
     ///
     /// # Errors
-    /// Fails if there is none of this name, or if an array cannot hold it.
+    /// Fails if there is no such data set, or if an array cannot hold it.
     pub(crate) fn member(&self, name: &str) -> Result<Hdf5Array> {
         let data = match self.file.data_set(name) {
             Err(error @ Hdf5Error::NoSuchPath { .. }) => {
@@ -62,7 +62,7 @@ impl Hdf5 {
         Hdf5Array::new(data, self)
     }
 
-    /// Opens the data set of this name, or without a name the only one.
+    /// Opens the data set with this name; without a name, the only one.
     pub(crate) fn pick(&self, name: Option<&str>) -> Result<Box<dyn Plain>> {
         let array = match name {
             Some(name) => self.member(name)?,
@@ -79,7 +79,7 @@ impl Hdf5 {
         Ok(entries.into_iter().filter(is_array).map(|entry| entry.path).collect())
     }
 
-    /// Opens all data sets, or that of this name, or those of the group of this name, with their paths. Those that cannot
+    /// Opens all data sets, or the one with this name, or those in the group with this name, with their paths. Those that cannot
     /// be opened have an error in their place.
     pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<MaybePlain>> {
         let mut arrays = Vec::new();
@@ -187,7 +187,7 @@ impl Hdf5 {
         })
     }
 
-    /// The attributes as they are in vlmetalayers, but one by one: names and encoded values.
+    /// The attributes encoded as in vlmetalayers, each separately: names and values.
     fn attributes(&self, entry: &Entry) -> Result<Vec<(String, Vec<u8>)>> {
         let values = match &entry.content {
             Content::DataSet(data) => data.attrs().to_vec(),
@@ -235,7 +235,7 @@ impl Hdf5 {
     }
 }
 
-/// Characters to print of the value of an attribute, with `--meta` and without.
+/// Maximum number of characters of an attribute to print, with `--meta` and without.
 const LONG: usize = 1024;
 const SHORT: usize = 100;
 
@@ -357,13 +357,13 @@ pub(crate) fn described(entry: &Entry) -> String {
     }
 }
 
-/// The names of the dimensions, if the file has names of them.
+/// The names of the dimensions, if the file has them.
 fn dimensions(data: &DataSet) -> Option<Vec<&str>> {
     let (_, names) = data.attrs().iter().find(|(name, _)| name == "_ARRAY_DIMENSIONS")?;
     names.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Where a link leads: a path, and the file if it is another one.
+/// The target of a link: a path, and the file if it is a different one.
 fn target(link: &str) -> (&str, Option<&str>) {
     if let Some(path) = link.strip_prefix("a link to ") {
         return (path, None);
@@ -409,7 +409,7 @@ pub(crate) fn as_json(entry: &Entry) -> serde_json::Value {
                 "kind": if data.is_dimension_only() { "dimension" } else { "dataset" },
                 "shape": data.shape(),
                 "dimensions": dimensions(data),
-                // Items of variable length have no dtype, only a kind.
+                // Items of variable length have no dtype, only a description.
                 "dtype": Dtype::parse(&data.kind()).is_ok().then(|| data.kind()),
                 "type": data.kind(),
                 "chunks": data.chunkshape(),

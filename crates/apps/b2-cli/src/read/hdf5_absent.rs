@@ -10,14 +10,14 @@ use super::plain::{MaybePlain, Plain};
 use crate::args::Global;
 use crate::files::foreign;
 
-/// There is none.
+/// HDF5 files do not exist in this build.
 pub(crate) struct Hdf5(Infallible);
 
 impl Hdf5 {
-    /// Refuses a file that is no Blosc2 file, as `error` says.
+    /// Rejects a file that failed with `error` to open as Blosc2.
     ///
     /// # Errors
-    /// Says how to get a build that reads it, if its first bytes are those of HDF5 or NetCDF. Otherwise returns `error`.
+    /// Returns an error that explains how to get a build that reads HDF5 and NetCDF files; for other files `error`.
     pub(crate) fn open_or(path: &Path, _: Global, error: Error) -> Result<Self> {
         Err(match foreign::hdf5(path) {
             Some(what) => anyhow!(

@@ -71,7 +71,7 @@ impl Input {
             if !path.join(INDEX_NAME).exists() {
                 let none = matches!(b2_store::Store::open(path, &global.reading(path)), Ok(None));
                 ensure!(none, "a store; --key picks a member, `b2kit ls` lists them");
-                if let Some(Foreign { what, hint }) = foreign::directory(path) {
+                if let Some(Foreign { what, hint, .. }) = foreign::directory(path) {
                     bail!("{what}; {hint}");
                 }
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
@@ -105,23 +105,23 @@ impl Input {
             let opened = frame().map_err(|error| cut_frame(&head, have).unwrap_or_else(|| error.into()));
             return opened.and_then(Self::from_frame);
         }
-        // The start may be damaged, and be restored from its copy at the end.
+        // The start may be damaged but recoverable from the copy at the end.
         if offset == 0
             && let Ok(frame) = frame()
         {
             return Self::from_frame(frame);
         }
-        // By content only: pass no file name.
-        // With an offset, the frame is inside of another file.
+        // Recognise by content only: pass no file name.
+        // With an offset, the frame is inside another file.
         let found = match offset {
             0 => foreign::recognise_file(Path::new(""), &head, have, |buf, at| file.read_exact_at(at, buf))?,
             _ => foreign::recognise(Path::new(""), &head, have),
         };
         match found {
             Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
-            Some(Foreign { what, hint }) => bail!("not a Blosc2 file but {what}: {hint}"),
+            Some(Foreign { what, hint, .. }) => bail!("not a Blosc2 file but {what}: {hint}"),
         }
-        // A chunk has no signature, so it is what remains.
+        // A chunk has no signature, so it is tried last.
         let header = ChunkHeader::parse(&head).map_err(|error| {
             anyhow::Error::new(error).context(format!("not a Blosc2 file ({})", foreign::first_bytes(&head)))
         })?;
@@ -137,7 +137,7 @@ impl Input {
         Ok(Self::from_chunk(Chunk::from_bytes(bytes)?, dparams(limits)))
     }
 
-    /// A chunk that need not be a whole file.
+    /// A chunk that may be a part of a file.
     pub(crate) fn from_chunk(chunk: Chunk, dparams: DParams) -> Self {
         Self::Chunk(BareChunk { chunk, dparams })
     }
@@ -156,7 +156,7 @@ impl Input {
         if self.frame().is_some_and(SuperChunk::is_restored) {
             let path = path.display();
             say(&format!(
-                "{path}: its header is damaged and was read from a copy; salvage writes a sound file"
+                "{path}: its header is damaged and was read from a copy; salvage writes an intact file"
             ));
         }
         if self.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {
@@ -232,7 +232,7 @@ impl Input {
         }
     }
 
-    /// Uncompressed size: what is printed without a slice.
+    /// Uncompressed size, as printed without a slice.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {
             Self::Array(array) => array.nbytes(),
@@ -289,7 +289,7 @@ fn cut_frame(head: &[u8], have: u64) -> Option<anyhow::Error> {
 /// Returns an error for a truncated frame, or a truncated index of a sparse frame; otherwise
 /// `error`.
 pub(crate) fn cut_off_or(path: &Path, error: anyhow::Error) -> anyhow::Error {
-    // Other errors, such as those of the lock or of the disk, have other causes.
+    // Other errors, such as those of the lock or the disk, are not caused by truncation.
     match crate::process::error::kind_of(&error) {
         Some(ErrorKind::Damaged) => find_cut_off(path).unwrap_or(error),
         _ => error,

@@ -7,19 +7,19 @@ use std::sync::{Mutex, PoisonError};
 use b2kit::RegionSource;
 use b2kit::nd::{Region, SharedRegions};
 
-use crate::npy::RawSource;
+use crate::formats::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
 
 /// The items of the inputs, which follow each other along an axis.
 pub(crate) struct Items {
-    parts: Vec<Part>,
+    parts: Vec<InputPart>,
     axis: usize,
     itemsize: usize,
     progress: Mutex<Progress>,
 }
 
 /// One of the inputs.
-struct Part {
+struct InputPart {
     name: String,
     source: RawSource<File>,
     /// Position along the axis, and length.
@@ -44,7 +44,7 @@ impl Items {
         };
         let (mut parts, mut start) = (Vec::with_capacity(sources.len()), 0_u64);
         for (name, source, len) in sources {
-            parts.push(Part { name, source, start, len });
+            parts.push(InputPart { name, source, start, len });
             start = start.checked_add(len)?;
         }
         Some(Self { parts, axis, itemsize, progress: Mutex::new(Progress::new(shown, nbytes, quiet)) })
@@ -60,7 +60,7 @@ impl Items {
         Ok(())
     }
 
-    /// Reads a box like [`read`](Self::read) without counting it, for a look at what was read before.
+    /// Reads a box like [`read`](Self::read) without counting it, for items that are read a second time.
     ///
     /// # Errors
     /// Errors name the input.
@@ -105,7 +105,7 @@ impl Items {
     }
 
     /// The parts with positions in `start..end` along the axis.
-    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Part> {
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &InputPart> {
         let first = self.parts.partition_point(|part| part.start + part.len <= start);
         let rest = self.parts[first..].iter();
         rest.take_while(move |part| part.start < end).filter(|part| part.len > 0)
@@ -116,7 +116,7 @@ impl Items {
     }
 }
 
-impl Part {
+impl InputPart {
     fn read(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
         let read = self.source.read_box(start, shape, dst);
         read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.name)))

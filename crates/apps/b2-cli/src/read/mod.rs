@@ -1,6 +1,6 @@
-//! Reading: opens Blosc2 files, stores, `.npy` files and raw bytes, selects items of them and reads these in pieces.
-//! Code belongs here if several commands need it to get at data that exists, and to say where it is damaged.
-//! It may use all layers but `write` and the commands, and writes no files but temporary ones.
+//! Reading: opens Blosc2 files, stores, `.npy` files and raw bytes, selects items and reads them in pieces.
+//! Code belongs here if several commands need it to read existing data, or to report where it is damaged.
+//! It may use all layers except `write` and the commands, and writes only temporary files.
 
 pub(crate) mod damage;
 pub(crate) mod dims;

@@ -9,13 +9,12 @@ use b2kit::Dtype;
 
 use super::Items;
 use super::slice::{self, PieceSize, Pieces};
-use crate::files::{Foreign, foreign, is_stdin, refuse_same, spool_beside as spool, urls};
-use crate::npy::source::ByteSource;
-use crate::npy::{self, NpyHeader, RawSource};
+use crate::files::{ByteSource, Foreign, foreign, is_stdin, refuse_same, spool_beside as spool, urls};
+use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::print::dims;
 use crate::process::{Trouble, Usage, allow_many_files, buffer, resize};
 
-/// An open input.
+/// An open input of a command.
 pub(crate) struct Operand {
     /// Path as given on the command line.
     pub(crate) name: String,
@@ -74,6 +73,21 @@ impl Operand {
         opened().with_context(|| name.clone())
     }
 
+    /// Rejects a regular file of another format as the items of an array. A super-chunk takes any bytes.
+    ///
+    /// # Errors
+    /// Names the format, and what to do.
+    pub(crate) fn refuse_foreign_items(&self) -> Result<()> {
+        let path = Path::new(&self.name);
+        match path.is_file().then(|| self.find_foreign(path)).transpose()?.flatten() {
+            Some(Foreign { what, hint, .. }) => bail!(
+                "{}: {what}, not an .npy file or raw items: {hint} (standard input, -, takes any bytes)",
+                self.name
+            ),
+            None => Ok(()),
+        }
+    }
+
     /// Opens several inputs, by [`each`](Self::each) or [`open`](Self::open) depending on `each`.
     ///
     /// # Errors
@@ -104,18 +118,23 @@ impl Operand {
     ///
     /// # Errors
     /// Returns [`Trouble`] with the format and what to do.
-    pub(crate) fn refuse_foreign(&mut self, path: &Path) -> Result<()> {
+    pub(crate) fn refuse_foreign(&self, path: &Path) -> Result<()> {
+        match self.find_foreign(path)? {
+            Some(found) => Err(refusal(&self.name, found).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The format of a file that is neither an `.npy` file nor perhaps raw items.
+    fn find_foreign(&self, path: &Path) -> Result<Option<Foreign>> {
         if self.npy.is_some() {
-            return Ok(());
+            return Ok(None);
         }
         let mut head = buffer(usize::try_from(foreign::LOOK.min(self.len))?)?;
         self.file.read_exact_at(0, &mut head).with_context(|| self.name.clone())?;
         let found =
             foreign::recognise_file(path, &head, self.len, |buf, at| self.file.read_exact_at(at, buf));
-        match found.with_context(|| self.name.clone())? {
-            Some(found) => Err(refusal(&self.name, found).into()),
-            None => Ok(()),
-        }
+        found.with_context(|| self.name.clone())
     }
 
     /// Size of all items, in bytes.
@@ -282,7 +301,7 @@ pub(crate) fn refuse_directory(path: &Path) -> Result<()> {
     }
 }
 
-fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
+fn refusal(name: &str, Foreign { what, hint, .. }: Foreign) -> Trouble {
     Trouble(anyhow!(
         "{name}: {what}, not an .npy file or raw items: {hint} (--raw stores its bytes as they are)"
     ))

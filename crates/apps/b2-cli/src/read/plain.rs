@@ -1,4 +1,4 @@
-//! Arrays that are not Blosc2: `.npy` files, and data sets of HDF5 and NetCDF. Commands see no difference between them.
+//! Arrays that are not Blosc2: `.npy` files, and data sets of HDF5 and NetCDF. Commands treat them alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use b2kit::Dtype;
 use b2kit::frame::ReadAt;
 use b2kit::nd::Value;
 
-use crate::npy::{NpyHeader, RawSource};
+use crate::formats::npy::{NpyHeader, RawSource};
 
-/// The name of an array, and the array or why it cannot be opened.
+/// The name of an array, and the array or the reason why it cannot be opened.
 pub(crate) type MaybePlain = (String, anyhow::Result<Box<dyn Plain>>);
 
 /// An array whose items are read box by box.
@@ -21,13 +21,13 @@ pub(crate) trait Plain: Send + Sync {
     /// Lengths of the dimensions.
     fn shape(&self) -> &[u64];
     fn dtype(&self) -> &Dtype;
-    /// The shape of the pieces that are decoded as a whole; `None` if any item can be read by itself.
+    /// The shape of the pieces that are decoded as a whole; `None` if items can be read individually.
     fn chunkshape(&self) -> Option<&[u32]>;
     /// Bytes of the file that hold items.
     fn stored(&self) -> u64;
     /// Attributes in the form of the convention for xarray; `None` if such a file cannot have any.
     fn attributes(&self) -> Option<&[(String, Value)]>;
-    /// The vlmetalayers that the attributes become where such a file is converted: names and encoded values.
+    /// The attributes as vlmetalayers, as `convert` writes them: names and encoded values.
     fn layers(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         BTreeMap::new()
     }

@@ -1,7 +1,7 @@
 //! Samples of a selection that is too large to be drawn item by item: planes and lines of numbers.
 //!
-//! Of each pixel one item is read. If the blocks of these items are more than a limit, every n-th block along each
-//! dimension is read, and pixels in between show the nearest item that was.
+//! One item is read for each pixel. If their blocks exceed a limit, only every n-th block along each
+//! dimension is read, and pixels in between show the nearest item read.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::print::figure::Column;
 use crate::print::{joined, printable};
 use crate::process::signals;
 
-/// Bytes of items to keep at once.
+/// Bytes of items to hold in memory at a time.
 const MAX_CACHED_LEN: u64 = 48 << 20;
-/// Bytes of items to read at once for a line.
+/// Bytes of items to read at a time for a line.
 const LINE_LEN: u64 = 4 << 20;
-/// Minimum cost of a block, in equivalent decoded bytes: locating it takes time, too.
+/// Minimum cost of a block, in equivalent decoded bytes, since locating it also takes time.
 const MIN_BLOCK_COST: u64 = 16 << 10;
 
-/// Takes the items, or a field of records, as numbers.
+/// Interprets the items, or a field of records, as numbers.
 ///
 /// # Errors
-/// Fails if they are none, or if there is no such field.
+/// Fails if they are not numbers, or if there is no such field.
 pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Result<Numbers> {
     let names = |names: Vec<String>| {
         printable(&joined(&names.iter().map(|name| &name[..]).collect::<Vec<_>>(), ", "))
@@ -42,9 +42,11 @@ pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Re
         NoNumbers::NoFields => anyhow!("--field: the items have no fields"),
         NoNumbers::Records(all) => anyhow!("the items are records: --field picks one of {}", names(all)),
         NoNumbers::NoSuchField(all) => anyhow!("--field {}: there are {}", field_name(), names(all)),
-        NoNumbers::Array => anyhow!("--field {}: an array in each record is not drawn", field_name()),
+        NoNumbers::Array => {
+            anyhow!("--field {}: a field with an array in each record cannot be drawn", field_name())
+        }
         NoNumbers::Other(dtype) => {
-            anyhow!("items of {} are not drawn; `b2kit show` prints them", printable(&dtype))
+            anyhow!("items of {} cannot be drawn; `b2kit show` prints them", printable(&dtype))
         }
     })
 }
@@ -54,12 +56,12 @@ pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Re
 pub(crate) struct Cost {
     /// Bytes of blocks to decode. One block is always decoded.
     pub(crate) decoded: u64,
-    /// The number of this look and that of the newest one, which ends all others.
+    /// The number of this request and that of the newest one, which cancels all others.
     pub(crate) looks: Option<(u64, Arc<AtomicU64>)>,
 }
 
 impl Cost {
-    /// Stops calls of the library when a signal or a newer look asks to.
+    /// Stops calls of the library at a signal or a newer request.
     fn control(&self) -> Control {
         let Some((own, newest)) = self.looks.clone() else { return signals::control() };
         Control::new().progress(move |_| {
@@ -73,7 +75,7 @@ impl Cost {
     /// Fails if the work is to stop.
     ///
     /// # Errors
-    /// [`Cancelled`], or that a signal asked to stop.
+    /// [`Cancelled`], or the error for a signal.
     pub(crate) fn check(&self) -> Result<()> {
         signals::check()?;
         let old = |(own, newest): &(u64, Arc<AtomicU64>)| newest.load(Ordering::Relaxed) != *own;
@@ -84,7 +86,7 @@ impl Cost {
 /// Numbers of two dimensions, one for each pixel.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlaneSample {
-    /// Positions in the selection along both dimensions: those that the pixels stand for.
+    /// Positions in the selection along both dimensions that the pixels represent.
     pub(crate) at: [Vec<u64>; 2],
     /// Row by row.
     pub(crate) values: Vec<f64>,
@@ -95,7 +97,7 @@ pub(crate) struct PlaneSample {
     pub(crate) format: ValueFormat,
 }
 
-/// How a file is cut along a dimension, and the decoded size of its blocks.
+/// The block length of a file along each dimension, and the decoded size of its blocks.
 fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
     let of = |chunk: u64, block: u64, nbytes: u64| (ChunkedAxis::new(chunk, block), nbytes);
     match data {
@@ -105,10 +107,10 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
         Data::Blosc(input @ Input::SuperChunk(frame)) => {
             let itemsize = input.itemsize() as u64;
             let chunk = frame.chunksize() as u64;
-            // The header of a frame may leave open how large blocks are.
+            // The header of a frame need not define the block size.
             let block = Some(frame.header().blocksize() as u64).filter(|size| *size > 0).unwrap_or(chunk);
             match chunk {
-                // Of different sizes.
+                // Chunks of different sizes.
                 0 => of(LINE_LEN / itemsize, LINE_LEN / itemsize, LINE_LEN),
                 _ => of(chunk / itemsize, block / itemsize, block.max(MIN_BLOCK_COST)),
             }
@@ -118,7 +120,7 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
             let block = chunk.header().blocksize() as u64;
             of(chunk.nbytes() as u64 / itemsize, block / itemsize, block.max(MIN_BLOCK_COST))
         }
-        // Of what has no chunks any item can be read alone; the system reads pages.
+        // Without chunks, items can be read individually; the system reads pages.
         Data::Plain(array) => {
             let itemsize = array.dtype().itemsize().max(1) as u64;
             if let Some(chunks) = array.chunkshape() {
@@ -133,8 +135,8 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
     }
 }
 
-/// Samples two dimensions of a selection. `axes` are the items selected along all dimensions of the file, of the
-/// others than `dims` (rows, columns) a single one. `windows` are the parts of `dims` that are shown.
+/// Samples two dimensions of a selection. `axes` are the items selected along all dimensions of the file, a single one
+/// except along `dims` (rows, columns). `windows` are the parts of `dims` that are shown.
 pub(crate) fn plane(
     data: &Data,
     numbers: &Numbers,
@@ -181,7 +183,7 @@ fn gather(
         let slice = if dims[0] > dims[1] { slice.transpose() } else { slice };
         return slice.read_bytes().map_err(|error| damage::locate(input, error.into()));
     }
-    // In files of other kinds each row is read by itself.
+    // In other kinds of files, each row is read separately.
     let view = data.view(&[])?;
     let mut out = Vec::new();
     let mut buffer = Vec::new();
@@ -195,7 +197,7 @@ fn gather(
     Ok(out)
 }
 
-/// Reads the items at these positions of one dimension, each neighbourhood at once.
+/// Reads the items at these positions of one dimension; neighbours are read together.
 fn read_positions(
     view: &View<'_>,
     numbers: &Numbers,
@@ -206,7 +208,7 @@ fn read_positions(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let size = numbers.itemsize();
-    // Up to this many items apart, reading those between costs less than another call.
+    // Up to this distance, reading the items in between costs less than another call.
     let near = (4096 / size.max(1)).max(1) as u64;
     let mut rest = positions;
     while let [first, ..] = rest {
@@ -255,7 +257,7 @@ pub(crate) fn line(
     let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
     let blocks = (high - low + 1).min(len);
     let every = blocks.div_ceil((cost.decoded / nbytes).max(1)).max(1);
-    // The items in between are read as well, where they are near.
+    // Items in small gaps are read as well.
     let step = axis.step.unsigned_abs().min(64);
     // A large block is decoded again for each piece.
     let piece = (nbytes.clamp(LINE_LEN, MAX_CACHED_LEN) / (numbers.itemsize().max(1) as u64 * step)).max(1);
@@ -285,7 +287,7 @@ pub(crate) fn line(
             start = end;
         }
     } else {
-        // Each item is in another block, or several share one.
+        // Each item may be in a different block, or several may share one.
         let alone = axis.step.unsigned_abs() >= cut.block;
         let (first, last) = if alone { (window.start, window.end - 1) } else { (low, high) };
         let (mut next, mut count) = (Some(first.saturating_add(every / 2).min(last)), 0);
@@ -298,7 +300,7 @@ pub(crate) fn line(
                 ranges.push(start..end);
             }
             next = n.checked_add(every).filter(|n| *n <= last);
-            // Many blocks are read together, which a server answers at once.
+            // Read many blocks together, as concurrent requests to a server.
             if count >= piece || next.is_none() {
                 add(&mut ranges)?;
                 count = 0;
@@ -311,7 +313,7 @@ pub(crate) fn line(
     Ok(LineSample { columns, every, format: numbers.format() })
 }
 
-/// Reads these ranges of items of a dimension, of others a single one.
+/// Reads these ranges of items of a dimension, with a single position in the others.
 fn ranges_of(data: &Data, axes: &[Axis], dim: usize, ranges: &[Range<u64>], cost: &Cost) -> Result<Vec<u8>> {
     if let (Data::Blosc(input @ Input::Array(array)), [_, _, ..]) = (data, ranges) {
         let single = |axis: &Axis| Ok(Selection::Index(i64::try_from(axis.start)?));
@@ -350,7 +352,7 @@ fn within(axis: Axis, span: &Range<u64>) -> Range<u64> {
     range.start.min(axis.len)..range.end.min(axis.len)
 }
 
-/// Gives columns of which nothing was read the items of the nearest one.
+/// Fills columns without items from the nearest column.
 fn spread(columns: &mut [Column]) {
     let read: Vec<usize> =
         (0..columns.len()).filter(|k| columns[*k].count + columns[*k].missing > 0).collect();
@@ -398,7 +400,7 @@ mod reading {
     use super::*;
     use crate::read::resolve;
 
-    /// Items whose number says where they are.
+    /// Items whose value is their position.
     fn array() -> Data {
         let items: Vec<f32> = (0..3 * 60 * 80).map(|k| k as f32).collect();
         let builder = ArrayBuilder::new::<f32>([3, 60, 80]).chunks([2, 30, 40]).blocks([1, 10, 10]);

@@ -13,9 +13,9 @@ use crate::process::{PipelineLimits, Progress, pump, resize};
 /// Items of a slice of a super-chunk are read one by one if the step is larger than this, in bytes, and larger than
 /// half a block.
 const FAR: u64 = 64 << 10;
-/// Most bytes of decoded pieces in memory while a file is read from a server, unless three pieces are larger.
+/// Maximum bytes of decoded pieces in memory while a file is read from a server, unless three pieces are larger.
 const FAR_AHEAD: u64 = 256 << 20;
-/// Pieces of local files, in bytes: small enough to be written from the processor's cache, and for few page faults.
+/// Size of pieces of local files, in bytes: small enough to stay in the processor's cache and to cause few page faults.
 const NEAR_PIECE: u64 = 12 << 20;
 /// Pieces need not be smaller than this, in bytes.
 const SMALLEST_PIECE: u64 = 64 << 10;
@@ -102,8 +102,8 @@ impl<'a> Selection<'a> {
         if self.piece_size().max.saturating_mul(6) > memory {
             return PipelineLimits::NONE;
         }
-        // While the last responses of a piece are awaited and decoded, the requests for the next ones are in flight: more of
-        // them the further away the server is.
+        // While the last responses of a piece are awaited and decoded, the requests for the next pieces are in flight; more of
+        // them for higher latencies.
         let in_flight = self.input.frame().map_or(1, |frame| frame.files().in_flight());
         let first = self.pieces().next().map_or(1, |axes| bytes_of(&axes, self.itemsize).max(1));
         let room = usize::try_from(FAR_AHEAD.min(memory / 3) / first).unwrap_or(usize::MAX);
@@ -153,7 +153,7 @@ impl<'a> Selection<'a> {
             }
             _ => fit,
         };
-        // A whole row of blocks is decoded at once, since cutting them would decode them several times. A server is asked
+        // A whole row of blocks is decoded at a time, since cutting them would decode them several times. A server is asked
         // for whole rows of chunks.
         let lens = self.axes.iter().zip(&self.blocks).map(|(axis, block)| axis.len.min(*block)).take(1);
         let row = lens.chain(self.axes.iter().skip(1).map(|axis| axis.len));

@@ -3,7 +3,11 @@
 pub(crate) use b2_view::slice::{Axis, parse, parse_named, resolve};
 use std::ops::Range;
 
+use anyhow::{Context, Result};
 use b2kit::nd::{CutDim, Geometry, PieceRanges};
+
+use crate::formats::npy;
+use crate::process::buffer;
 
 /// The coordinates of item `k`, in C order, of a box of this shape.
 pub(crate) fn coordinates(k: u64, shape: impl DoubleEndedIterator<Item = u64>) -> Vec<u64> {
@@ -20,9 +24,31 @@ pub(crate) fn coordinates(k: u64, shape: impl DoubleEndedIterator<Item = u64>) -
     out
 }
 
+/// Reads a selection into `dst` with a function that reads boxes: those between its items are read as well.
+///
+/// # Errors
+/// Fails if reading does, or if that box is too large.
+pub(crate) fn read_strided(
+    axes: &[Axis],
+    itemsize: usize,
+    dst: &mut [u8],
+    read_box: impl FnOnce(&[u64], &[u64], &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let spans = axes.iter().map(|axis| axis.span());
+    let (start, shape): (Vec<u64>, Vec<u64>) = spans.map(|span| (span.start, span.end - span.start)).unzip();
+    if axes.iter().all(|axis| axis.step == 1) {
+        return read_box(&start, &shape, dst);
+    }
+    let nbytes = npy::nbytes(&shape, itemsize as u64).context("the steps of the slice are too large")?;
+    let mut plain = buffer(usize::try_from(nbytes)?)?;
+    read_box(&start, &shape, &mut plain)?;
+    pick(axes, &plain, itemsize, dst);
+    Ok(())
+}
+
 /// Picks the items of a selection from `plain`, which holds all items between the lowest and the highest positions, into
 /// `dst`, which has the size of the selection.
-pub(crate) fn pick(axes: &[Axis], plain: &[u8], itemsize: usize, dst: &mut [u8]) {
+fn pick(axes: &[Axis], plain: &[u8], itemsize: usize, dst: &mut [u8]) {
     let spans: Vec<Range<u64>> = axes.iter().map(|axis| axis.span()).collect();
     for (item, dst) in (0..).zip(dst.chunks_exact_mut(itemsize.max(1))) {
         let (mut rest, mut at, mut stride) = (item, 0, 1);
@@ -50,7 +76,7 @@ pub(crate) fn block_box(geometry: &Geometry, nchunk: u64, nblock: u64) -> (Vec<u
     (start, shape)
 }
 
-/// How to cut a selection: pieces of about `target` bytes, at most `max` unless a single item is larger.
+/// How to split a selection: pieces of about `target` bytes, at most `max` unless a single item is larger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSize {
     pub(crate) target: u64,
@@ -63,7 +89,7 @@ impl Default for PieceSize {
     }
 }
 
-/// The pieces of a selection in C order, cut at the edges of chunks or blocks if possible.
+/// The pieces of a selection in C order, split at the edges of chunks or blocks if possible.
 pub(crate) struct Pieces {
     axes: Vec<Axis>,
     ranges: PieceRanges,

@@ -1,4 +1,4 @@
-//! Opens what the command line names: a file, or a member of a store.
+//! Opens a file or a member of a store named on the command line.
 
 use anyhow::{Result, anyhow};
 
@@ -26,7 +26,12 @@ impl Input {
         let store = Store::open(&source.file, source.offset, global)?;
         let none = || match foreign::directory(&source.file).filter(|found| !found.is_ours()) {
             Some(found) => anyhow!("{}; {}", found.what, found.hint),
-            None => find_cut_off(&source.file).unwrap_or_else(|| anyhow!("not a store: it has no members")),
+            None => match foreign::hdf5(&source.file) {
+                Some(what) => anyhow!("not a store but {what}: b2kit convert makes arrays of it"),
+                None => {
+                    find_cut_off(&source.file).unwrap_or_else(|| anyhow!("not a store: it has no members"))
+                }
+            },
         };
         store.ok_or_else(none)?.member(key)
     }

@@ -15,7 +15,7 @@ use crate::files::foreign::open_regular;
 use crate::files::{foreign, is_pipe, is_stdin, urls};
 use crate::print::{count, printable};
 
-/// Rows to look at at once.
+/// Rows to count at a time.
 const BATCH_ROWS: u64 = 16 << 20;
 
 /// An open store.
@@ -27,7 +27,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the store at byte `offset` of `path`; `None` if there is something else, or for standard input.
+    /// Opens the store at byte `offset` of `path`; `None` if it is something else, or for standard input.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
         if is_stdin(path) || is_pipe(path) {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Store {
 pub(crate) struct Table {
     /// The key of its group; `/` for the root.
     pub(crate) key: String,
-    /// The names of the columns, each with what python-blosc2 calls its type.
+    /// The names of the columns, each with python-blosc2's name of its type.
     pub(crate) columns: Vec<(String, String)>,
     pub(crate) rows: u64,
 }

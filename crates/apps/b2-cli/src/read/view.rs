@@ -1,38 +1,29 @@
 //! Common access to the items of Blosc2 files, `.npy` files and data sets of HDF5, for commands that show values.
 
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use b2_view::labels::Labels;
 use b2kit::Dtype;
-use b2kit::frame::{FileKind, ReadAt};
+use b2kit::frame::FileKind;
 
 use super::hdf5::Hdf5;
 use super::input::Input;
 use super::plain::{Npy, Plain};
 use super::selection::Selection;
-use super::slice::{Axis, PieceSize, Pieces, pick, resolve};
+use super::slice::{Axis, PieceSize, Pieces, read_strided, resolve};
 use crate::args::{Global, Source};
 use crate::files::foreign::open_regular;
 use crate::files::{is_pipe, is_stdin, spool_pipe, spool_stdin, urls};
-use crate::npy;
-use crate::npy::source::ByteSource;
+use crate::formats::npy;
 use crate::print::shown;
 use crate::process::{Usage, resize};
 
-/// An open file, or an array inside of it.
+/// An open file, or an array inside it.
 #[expect(clippy::large_enum_variant, reason = "there is one for each open file")]
 pub(crate) enum Data {
     Blosc(Input),
     Plain(Box<dyn Plain>),
-}
-
-impl ByteSource for Arc<dyn ReadAt> {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        ReadAt::read_exact_at(&**self, offset, buf)
-    }
 }
 
 impl Data {
@@ -135,7 +126,7 @@ impl Data {
         }
     }
 
-    /// All data. Super-chunks are taken as bytes, since the last item may be incomplete.
+    /// Selects all data. Super-chunks are treated as bytes, since the last item may be incomplete.
     pub(crate) fn whole(&self) -> Result<View<'_>> {
         match self {
             Self::Blosc(input @ (Input::SuperChunk(_) | Input::Chunk(_))) => {
@@ -224,23 +215,11 @@ impl View<'_> {
             Origin::Blosc(selection) => return selection.read(axes, buffer),
             Origin::Plain(source) => source,
         };
-        let spans: Vec<_> = axes.iter().map(|axis| axis.span()).collect();
-        let start: Vec<u64> = spans.iter().map(|span| span.start).collect();
-        let shape: Vec<u64> = spans.iter().map(|span| span.end - span.start).collect();
-        let mut plain = Vec::new();
-        let all = npy::nbytes(&shape, self.itemsize).context("the array is too large")?;
-        resize(&mut plain, usize::try_from(all)?)?;
-        source.read_box(&start, &shape, &mut plain)?;
-        if axes.iter().all(|axis| axis.step == 1) {
-            *buffer = plain;
-            return Ok(());
-        }
-        let width = usize::try_from(self.itemsize)?;
         let count: u64 = axes.iter().map(|axis| axis.len).product();
+        let width = usize::try_from(self.itemsize)?;
         buffer.clear();
         resize(buffer, usize::try_from(count)? * width)?;
-        pick(axes, &plain, width, buffer);
-        Ok(())
+        read_strided(axes, width, buffer, |start, shape, dst| source.read_box(start, shape, dst))
     }
 
     /// The items of an array that are shown, in C order. If `summarised`, these are the items at the edges.

@@ -80,7 +80,7 @@ fn is_auto(encoding: &Encoding) -> Result<bool> {
         ("--codec-meta", encoding.codec_meta.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((name, _)) => Err(Usage(format!("{name}: --codec auto chooses that itself")).into()),
+        Some((name, _)) => Err(Usage(format!("{name} conflicts with --codec auto, which chooses it")).into()),
         None => Ok(true),
     }
 }

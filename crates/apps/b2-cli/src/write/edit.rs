@@ -12,17 +12,17 @@ use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 use super::lossy;
 use crate::args::{FilesFrom, Global};
 use crate::files::{print, refuse_stdin, urls};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{count, printable, short_size};
 use crate::process::{batch, one_line, say, signals};
 use crate::read::{Input, Items, Operand, input};
 
 /// Holes up to this size, in bytes, are not worth a message.
 const HOLES: u64 = 1 << 20;
-/// With more chunks looking for holes takes too long.
+/// Maximum number of chunks: with more, finding holes takes too long.
 const MAX_SCANNED_CHUNKS: usize = 20_000;
 
-/// Which file is changed, and how carefully.
+/// The file to change, and options for safety.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
     /// A frame, or the directory of a sparse frame; changed in place, in one step
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     pub(crate) care: Care,
 }
 
-/// Which files are changed, and how carefully.
+/// The files to change, and options for safety.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Targets {
     /// Frames, or directories of sparse frames; each is changed in place, in one step
@@ -70,7 +70,7 @@ impl Targets {
     }
 }
 
-/// How carefully a file is changed.
+/// Options for safety when a file is changed.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Care {
     /// Do not wait for the disk
@@ -94,10 +94,10 @@ pub(crate) struct Care {
     allow_table_edit: bool,
 }
 
-/// How many vlmetalayers a frame may get.
+/// Maximum number of vlmetalayers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum VlmetaLimit {
-    /// As many as C-Blosc2 keeps when it changes the file.
+    /// The number that C-Blosc2 preserves when it changes the file.
     Shared,
     None,
 }
@@ -139,7 +139,7 @@ impl Target {
         let options = options.force(care.force).many_vlmetalayers(limit == VlmetaLimit::None);
         let frame = options.allow_table_edit(care.allow_table_edit).edit(path);
         let frame = frame.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
-        // Not earlier: waiting for the lock may take long, and a signal should end that at once.
+        // Not earlier: waiting for the lock may take long, and a signal should end that immediately.
         signals::begin();
         Ok(frame)
     }
@@ -225,13 +225,13 @@ impl Target {
     fn holes(&self) -> Option<(u64, u64)> {
         let len = fs::metadata(&self.file).ok().filter(|there| there.is_file() && there.len() > HOLES)?.len();
         let frame = SuperChunk::open(&self.file).ok()?;
-        // The holes are found by the headers of all chunks.
+        // Finding holes needs the headers of all chunks.
         let dead = if frame.nchunks() <= MAX_SCANNED_CHUNKS { frame.dead_bytes().ok()? } else { 0 };
         (dead > HOLES && dead > len - dead.min(len)).then_some((dead, len))
     }
 }
 
-/// Refuses a URL for a command that changes a file.
+/// Rejects a URL for a command that changes a file.
 pub(crate) fn refuse_url(path: &Path) -> Result<()> {
     ensure!(!urls::is_url(path), "a URL: files on servers are only read, never changed in place");
     Ok(())

@@ -20,7 +20,7 @@ use super::lossy::{self, Promise};
 use super::summary;
 use crate::args::{Codec, Dims, Encoding, Format, Global, MetaArg, Shape, plugins};
 use crate::files::{GroupCommit, Output};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{count, joined, printable};
 use crate::process::error::succeeded;
 use crate::process::{Progress, Usage, WriteFailure, capture, signals};
@@ -28,7 +28,7 @@ use crate::read::{Input, is_array_layer};
 
 /// Chunk size of super-chunks when none is given, unless the data is smaller.
 const DEFAULT_CHUNKSIZE: u64 = 16 << 20;
-/// Uncompressed bytes to compress at once, unless a single chunk is larger.
+/// Uncompressed bytes to compress at a time, unless a single chunk is larger.
 pub(crate) const BATCH: u64 = 32 << 20;
 /// Larger chunks, in bytes, are read and compressed alternately instead of concurrently, to save memory.
 const MAX_OVERLAPPED: u64 = 256 << 20;
@@ -80,7 +80,7 @@ impl Encoding {
         }
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
-            // The default filters, and those of the file, are for codecs that compress bytes.
+            // The default filters, and those of the file, suit only codecs that compress bytes.
             None if new_codec && self.codec_id().is_some_and(takes_items) => builder = builder.no_filters(),
             None => {}
         }
@@ -235,7 +235,7 @@ impl Layers {
 /// Where and how to write a new file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFile<'a> {
-    /// Where syncing and the rename are put off; `None` if they are not.
+    /// Defers syncing and the rename; `None`: they are not deferred.
     pub(crate) together: Option<&'a Arc<GroupCommit>>,
     pub(crate) path: &'a Path,
     /// Name of the file for messages.

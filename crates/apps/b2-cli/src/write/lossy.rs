@@ -63,7 +63,7 @@ const CODECS: [LossyCodec; 3] = [
     },
 ];
 
-/// The filters that lose data: what they keep or clear bits of, and the kind of their items.
+/// The filters that lose data: the bits they keep or clear, and the kind of their items.
 const FILTERS: [(FilterId, &str, char); 2] =
     [(FilterId::TRUNC_PREC, "mantissa bits", 'f'), (FilterId::INT_TRUNC, "bits", 'u')];
 
@@ -79,7 +79,7 @@ pub(crate) fn is_zfp(codec: CodecId) -> bool {
     lossy_codec(codec).is_some()
 }
 
-/// Describes what loses data in a codec, with its parameter, and in filters; `None` if nothing does.
+/// Describes the lossy codec, with its parameter, and the lossy filters; `None` if there are none.
 pub(crate) fn what_loses(codec: Option<(CodecId, u8)>, filters: &[FilterSlot]) -> Option<String> {
     let filters = filters.iter().filter_map(|slot| {
         let (id, what, _) = lossy_filter(slot)?;
@@ -93,12 +93,12 @@ pub(crate) fn what_loses(codec: Option<(CodecId, u8)>, filters: &[FilterSlot]) -
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// Describes what loses data with these parameters.
+/// Describes the lossy codec and filters of these parameters.
 pub(crate) fn of_params(cparams: &CParams) -> Option<String> {
     what_loses(Some((cparams.codec(), cparams.codec_meta())), &cparams.filters())
 }
 
-/// Describes what loses data with options that are settled.
+/// Describes the lossy codec and filters of resolved options.
 pub(crate) fn of_options(settled: &Encoding) -> Option<String> {
     let codec = match settled.codec {
         Some(Codec::Id(codec)) => Some((codec, settled.codec_meta.unwrap_or(0))),
@@ -109,7 +109,7 @@ pub(crate) fn of_options(settled: &Encoding) -> Option<String> {
     what_loses(codec, filters).or_else(|| means.then(|| "ndmean keeps means of cells".into()))
 }
 
-/// Describes what lost data, or may have, in an open file.
+/// Describes the lossy codec and filters of an open file.
 pub(crate) fn of_input(input: &Input) -> Option<String> {
     what_loses(input.codec(), &input.filters())
 }
@@ -158,11 +158,11 @@ fn rate_meta(bits: f64, itemsize: usize) -> u8 {
     (bits / (itemsize as f64 * 8.0) * 100.0).ceil().clamp(1.0, 255.0) as u8
 }
 
-/// Checks that codec and filters that take items as numbers get such. Other data would be destroyed.
+/// Checks that codecs and filters for numbers get numbers. Other data would be destroyed.
 pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
     dtype.check_compression(cparams)?;
     let codec = cparams.codec();
-    // Bytes without a type are not floats here: --dtype can say what they are.
+    // Bytes without a type are not treated as floats: --dtype can define the type.
     if is_zfp(codec) && !matches!(dtype.kind(), DtypeKind::Simple { code: 'f', .. }) {
         bail!("{codec} needs floats of 4 or 8 bytes, the dtype is {dtype}");
     }
@@ -177,7 +177,7 @@ pub(crate) fn check_array(cparams: &CParams) -> Result<()> {
     Ok(())
 }
 
-/// Adapts chunk and block shape to the requirements of zfp, where the user did not choose them.
+/// Adapts chunk and block shape to the requirements of zfp, unless the user chose them.
 pub(crate) fn fit_blocks(
     shape: &[u64],
     itemsize: usize,
@@ -379,7 +379,7 @@ fn rounded(x: f64, digits: i32) -> String {
 pub(crate) struct Promise<'a> {
     /// Name of the file for messages.
     name: &'a Path,
-    /// Describes what loses data.
+    /// Describes the lossy codec and filters.
     what: String,
     /// The largest error allowed.
     most: Option<f64>,
@@ -449,7 +449,7 @@ impl<'a> Promise<'a> {
     }
 }
 
-/// Checks a new array, if something is promised, against items that `read` gets by start and shape of a box.
+/// Compares a new lossy array with the original items, which `read` returns by start and shape of a box.
 pub(crate) fn check_boxes(
     promise: Option<Promise<'_>>,
     written: &Input,
@@ -462,7 +462,7 @@ pub(crate) fn check_boxes(
     })
 }
 
-/// Checks a new super-chunk or chunk, if something is promised, against bytes that `read` gets by their position.
+/// Compares a new lossy super-chunk or chunk with the original bytes, which `read` returns by position.
 pub(crate) fn check_bytes(
     promise: Option<Promise<'_>>,
     written: impl FnOnce() -> Result<Input>,
@@ -472,7 +472,7 @@ pub(crate) fn check_bytes(
     promise.check(&written()?, |axes, dst| read(axes.first().map_or(0, |axis| axis.start), dst))
 }
 
-/// Reports what a file has lost.
+/// Reports the loss of a file.
 fn tell(named: &str, what: &str, loss: &Loss) {
     say(&format!("{named}: lossy ({what}): {loss}"));
     // Only zfp compresses neighbouring values together.

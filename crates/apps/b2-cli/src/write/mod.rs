@@ -1,6 +1,6 @@
-//! Writing: new frames and chunks, changes of existing ones, the choice of compression, and what it loses.
+//! Writing: new frames and chunks, changes of existing ones, the choice of compression, and its losses.
 //! Code belongs here if several commands need it to write Blosc2 files and to report what was written.
-//! It may use all layers but the commands.
+//! It may use all layers except the commands.
 
 pub(crate) mod auto;
 pub(crate) mod edit;

@@ -1,4 +1,4 @@
-//! Describes a frame or chunk in a few words.
+//! Short descriptions of a frame or chunk.
 
 use b2kit::SuperChunk;
 use b2kit::chunk::FilterSlot;
@@ -40,7 +40,7 @@ pub(crate) fn filter_text(slot: &FilterSlot) -> String {
     }
 }
 
-/// A file in a few words, for `--verbose`.
+/// Summarises a file for `--verbose`.
 pub(crate) fn one_line(input: &Input) -> String {
     let (nbytes, cbytes) = match input {
         Input::Chunk(chunk) => (chunk.nbytes() as u64, chunk.cbytes() as u64),
@@ -55,7 +55,7 @@ pub(crate) fn one_line(input: &Input) -> String {
     )
 }
 
-/// Codec and level, or why the codec was not used.
+/// Codec and level, or the reason why the codec was not used.
 pub(crate) fn codec_text(input: &Input) -> String {
     let Some(frame) = input.frame() else {
         let Input::Chunk(chunk) = input else { return String::new() };

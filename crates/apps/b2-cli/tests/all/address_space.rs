@@ -1,7 +1,7 @@
 //! Small files that expand to large data, and large inputs, in a limited address space.
 //!
 //! `--skip=address_space::` skips these tests where the address space cannot be limited: sanitizers and emulators
-//! reserve as much as they like.
+//! reserve large amounts themselves.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -104,7 +104,7 @@ fn a_tiny_file_of_zeros_is_told_at_once_and_in_little_memory() {
         assert_eq!(output.status.code(), Some(1), "{command}");
         assert!(text(&output.stderr).contains("max_memory"), "{command}: {}", text(&output.stderr));
     }
-    // `cat` writes data as long as they are read.
+    // `cat` writes data while they are read.
     let mut cat = folder.command(&["cat", "bomb"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut start = vec![1; 40 << 20];
     cat.stdout.take().unwrap().read_exact(&mut start).unwrap();

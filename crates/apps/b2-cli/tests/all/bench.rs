@@ -265,7 +265,7 @@ fn quick_lines(text: &str) -> Vec<(f64, String)> {
 #[test]
 fn quick_is_five_lines_with_the_best_ratio_first() {
     let folder = Folder::new();
-    // A wave with some noise, like measured data. For runs that repeat, only the block size would matter.
+    // A wave with some noise, like measured data. With repeated runs, only the block size would matter.
     let wave = |(i, noise): (usize, &u8)| ((i % 250) as f32 * 0.5 + f32::from(*noise) / 64.0).to_le_bytes();
     let items: Vec<u8> = noise(60_000).iter().enumerate().flat_map(wave).collect();
     folder.write("a.npy", &npy("<f4", false, "(300, 200)", &items));

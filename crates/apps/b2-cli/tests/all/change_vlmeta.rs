@@ -5,7 +5,7 @@ use serde_json::json;
 
 const FORMATS: [&str; 2] = ["cframe", "sframe"];
 
-/// Names and values from files do nothing to a terminal, also as JSON, and are the same when JSON is parsed.
+/// Names and values from files cannot control a terminal, even as JSON, and are unchanged when the JSON is parsed.
 #[test]
 fn what_is_printed_is_only_seen() {
     let folder = Folder::new();

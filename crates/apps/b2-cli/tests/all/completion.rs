@@ -1,10 +1,10 @@
-//! What the shells offer when Tab is pressed.
+//! Completions that the shells offer for Tab.
 
 use std::process::Command;
 
 use crate::common::Folder;
 
-/// Returns what the function for bash offers: the words, and `files`, `folders` or nothing. The last of `words` is
+/// Returns the completions of the function for bash: the words, and `files`, `folders` or nothing. The last of `words` is
 /// completed.
 fn offered(folder: &Folder, words: &[&str]) -> Vec<String> {
     folder.write("script", &folder.ok(&["completions", "bash"]));
@@ -72,10 +72,10 @@ fn bash_offers_commands_options_and_values() {
         (&["pack", "a", "--codec", "z"], &["zlib", "zstd", "zfp_acc", "zfp_prec", "zfp_rate"]),
         (&["copy", "a", "b", "--codec", "=", "lz"], &["lz4", "lz4hc"]),
         (&["pack", "--filters", "bi"], &["bitshuffle"]),
-        // Bash cuts words at colons, and replaces what is behind the last one.
+        // Bash splits words at colons, and replaces the text after the last one.
         (&["pack", "--filters", "delta,trunc_prec", ":", "10,by"], &["10,bytedelta"]),
         (&["pack", "--filters", "=", "delta,bit"], &["delta,bitshuffle"]),
-        // It may be set up not to.
+        // Bash can be configured not to split.
         (&["pack", "--codec=lz"], &["--codec=lz4", "--codec=lz4hc"]),
         (&["pack", "--format", ""], &["cframe", "sframe", "chunk"]),
         (&["pack", "--splitmode", "a"], &["always", "auto"]),
@@ -91,7 +91,7 @@ fn bash_offers_commands_options_and_values() {
     assert!(!options.contains(&"--codec".to_owned()), "{options:?}");
 }
 
-/// The script does in a shell that a person uses what its function says.
+/// The script works in an interactive shell.
 #[test]
 #[cfg(target_os = "linux")]
 fn tab_completes_in_bash() {

@@ -9,7 +9,7 @@ use b2kit::frame::{Durability, EditOptions};
 
 use crate::common::{Folder, npy};
 
-/// Compacting a sparse frame removes files of the state that a reader has opened.
+/// Compacting a sparse frame removes files of the state that a reader has open.
 #[test]
 fn commands_read_again_what_a_writer_has_compacted() {
     let folder = Folder::new();
@@ -22,7 +22,7 @@ fn commands_read_again_what_a_writer_has_compacted() {
             for value in 1.. {
                 let started = Instant::now();
                 let mut array = ArrayEditor::new(options().edit(&path).unwrap()).unwrap();
-                // Not constant, because such a chunk would need no file.
+                // Not constant, because a constant chunk has no file.
                 let row: Vec<i32> = (0..4000).map(|at| (value << 12) | (at % 100)).collect();
                 array.set(.., &row[..]).unwrap();
                 array.commit().unwrap();
@@ -33,7 +33,7 @@ fn commands_read_again_what_a_writer_has_compacted() {
                 if done.load(Ordering::SeqCst) {
                     return;
                 }
-                // Longer where files are slow, or nobody could read one state.
+                // Longer on slow file systems, so that a reader can read one state.
                 std::thread::sleep(Duration::from_millis(2).max(started.elapsed() / 2));
             }
         });

@@ -1,4 +1,4 @@
-//! Words that users know from gzip, zstd and tar.
+//! Options and commands that users know from gzip, zstd and tar.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn levels_as_gzip_has_them() {
 fn list_is_for_stores_and_says_what_to_use_instead() {
     let folder = Folder::new();
     folder.pack("s", &counting(10), &[]);
-    folder.refuses(&["list", "s"], "s: not a store: it has no members (b2kit info tells what it is)");
+    folder.refuses(&["list", "s"], "s: not a store: it has no members (b2kit info shows what it is)");
     assert_eq!(folder.ok_text(&["list", "--help"]), folder.ok_text(&["ls", "--help"]));
 }
 

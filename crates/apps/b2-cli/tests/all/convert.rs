@@ -1,4 +1,4 @@
-//! `b2kit convert`: HDF5 and NetCDF files. What is read of them is tested in `b2-hdf5`.
+//! `b2kit convert`: HDF5 and NetCDF files. Reading them is tested in `b2-hdf5`.
 
 use std::fs;
 
@@ -54,14 +54,14 @@ fn files_become_stores_in_a_folder() {
         let keys = String::from_utf8(folder.ok(&["ls", name])).unwrap();
         assert!(keys.lines().any(|line| line == key), "{name}: {keys}");
     }
-    // Files that exist stay, and the others are converted all the same.
+    // Existing files are kept, and the others are still converted.
     fs::remove_dir_all(folder.path("new/small.b2d")).unwrap();
     let told = folder.fails(1, &one);
     assert!(told.contains("never replaced") && folder.path("new/small.b2d").exists(), "{told}");
-    // Folders, with what is no HDF5 in them.
+    // Folders that also contain other files.
     fs::create_dir_all(folder.path("in/deep")).unwrap();
     fs::copy(folder.path("three.nc"), folder.path("in/deep/three.nc")).unwrap();
-    // The content decides, not the name.
+    // Files are recognised by content, not by name.
     fs::copy(folder.path("three.nc"), folder.path("in/other")).unwrap();
     fs::write(folder.path("in/text.h5"), "text").unwrap();
     let told = folder.change(&["convert", "-r", "in", "-d", "out", "-v"]);
@@ -70,7 +70,7 @@ fn files_become_stores_in_a_folder() {
         assert_eq!(folder.info(&[name, "--key", "/v"])["vlmetalayers"]["scale_factor"], 0.5, "{name}");
     }
     assert!(!folder.path("out/text.b2d").exists());
-    // Nothing is converted if two files would get one name.
+    // Nothing is converted if two files would get the same name.
     let told = folder.fails(2, &["convert", "-d", "same", "three.nc", "in/deep/three.nc"]);
     assert!(told.contains("both become") && !folder.path("same").exists(), "{told}");
     folder.fails(2, &["convert", "-r", "in"]);
@@ -126,7 +126,7 @@ fn a_slice_becomes_an_array() {
         folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", &option, "--verify", "--force"]);
         assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "whole.b2nd", &option]), "{slice}");
     }
-    // Of the names of dimensions those of the kept ones.
+    // Only the names of the remaining dimensions.
     folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", "--slice=:,0", "--force"]);
     let told = folder.info(&["part.b2nd"]);
     assert_eq!(told["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat"]));
@@ -142,7 +142,7 @@ fn a_slice_becomes_an_array() {
 #[test]
 fn patterns_pick_data_sets() {
     let folder = folder();
-    // What does not fit does not matter, also if it cannot be converted.
+    // Nodes that do not match are ignored, even if they cannot be converted.
     folder.change(&["convert", "small.h5", "/group/[br]*", "some.b2d", "--verify"]);
     assert_eq!(folder.ok_text(&["ls", "some.b2d"]), "/blosc2\n/ramp\n");
     folder.change(&["convert", "small.h5", "/**/*a*", "deep.b2z", "--skip-unsupported"]);
@@ -167,7 +167,7 @@ fn packed_numbers_are_unpacked_on_request() {
     assert_eq!(folder.ok(&["cat", "numbers.b2nd"]), halves);
     folder.change(&["convert", "three.nc", "v", "part.b2nd", "--mask-and-scale", "--slice=::-1,1"]);
     assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "numbers.b2nd", "--slice=::-1,1"]));
-    // Variables without such attributes stay what they are.
+    // Variables without such attributes are unchanged.
     folder.change(&["convert", "three.nc", "three.b2d", "--mask-and-scale"]);
     assert_eq!(folder.info(&["three.b2d::/v"])["dtype"], "<f8");
     assert_eq!(folder.info(&["three.b2d::/t"])["dtype"], ">f8");
@@ -265,7 +265,7 @@ fn what_hdf5_has_not_is_refused_before_anything_is_written() {
     }
 }
 
-/// Other readers of netCDF seldom have the filter of Blosc2.
+/// Other netCDF readers rarely have the Blosc2 filter.
 #[test]
 fn netcdf_gets_gzip_unless_asked_otherwise() {
     let folder = Folder::new();
@@ -286,7 +286,7 @@ fn netcdf_gets_gzip_unless_asked_otherwise() {
     folder.fails(2, &["convert", "a.nc", "f.b2nd", "--codec", "blosc2"]);
 }
 
-/// Messages name what there is to do.
+/// Messages name the remedy.
 #[test]
 fn what_convert_does_not_do_is_named() {
     let folder = Folder::new();
@@ -296,11 +296,11 @@ fn what_convert_does_not_do_is_named() {
     assert!(folder.fails(1, &["convert", "a.h5", "b.h5"]).contains("already"));
 }
 
-/// Lengths that may grow, and texts of type char, are those of the file that an array came from.
+/// Unlimited dimensions and texts of type char are restored from the file that an array came from.
 #[test]
 fn unlimited_dimensions_stay_unlimited() {
     let folder = folder();
-    // The dimension of the records is the unlimited one of NetCDF 3.
+    // The record dimension is the unlimited dimension of NetCDF 3.
     folder.change(&["convert", "three.nc", "three.b2d"]);
     let layers = folder.info(&["three.b2d::/v"])["metalayers"].clone();
     folder.change(&["convert", "three.b2d", "again.nc"]);

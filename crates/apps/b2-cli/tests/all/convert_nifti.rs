@@ -44,9 +44,9 @@ fn images_become_arrays() {
     assert_eq!(attrs["affine"], serde_json::json!(affine));
     folder.change(&["convert", "scan.nii", "/scan", "named.b2nd"]);
     assert!(folder.fails(1, &["convert", "scan.nii", "/other", "o.b2nd"]).contains("no such image"));
-    // The affine would not be that of the part.
+    // The affine would be wrong for a part.
     assert!(folder.fails(1, &["convert", "scan.nii", "o.b2nd", "--slice=1"]).contains("affine"));
-    // The way to it is named.
+    // The message names the command to use.
     assert!(folder.fails(2, &["pack", "scan.nii", "p.b2nd"]).contains("b2kit convert"));
     // The report names what is not converted.
     let mut bytes = nifti();

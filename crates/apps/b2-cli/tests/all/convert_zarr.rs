@@ -88,6 +88,28 @@ fn zarr_becomes_arrays_and_stores() {
 }
 
 #[test]
+fn zarr_and_npz_are_listed() {
+    let folder = Folder::new();
+    folder.zarr("in.zarr");
+    folder.change(&["convert", "in.zarr", "all.b2d"]);
+    folder.change(&["convert", "all.b2d", "all.npz"]);
+    for (name, format) in [("in.zarr", "Zarr"), ("all.npz", ".npz")] {
+        let told = folder.ok_text(&["info", name]);
+        assert!(told.contains(format) && told.contains("/a  <i4 4 x 6"), "{told}");
+        let facts = folder.info(&[name]);
+        assert_eq!((&facts["format"], &facts["entries"][1]["shape"]), (&json!(format), &json!([4, 6])));
+        assert_eq!(folder.info(&[&format!("{name}::a")])["entries"][0]["path"], "/a");
+        let told = folder.ok_text(&["info", name, "all.b2d::/a"]);
+        assert!(told.starts_with(&format!("{name}: {format}, 1 array\n")), "{told}");
+        assert_eq!(folder.ok_text(&["ls", name]), "/a\n");
+        assert_eq!(folder.ok_text(&["ls", "-l", name]), "/a  <i4  (4, 6)  96 bytes\n");
+        let line: Value = serde_json::from_str(&folder.ok_text(&["ls", "--json", name])).unwrap();
+        assert_eq!((&line["nbytes"], &line["stored"]), (&json!(96), &Value::Null));
+        assert!(folder.fails(1, &["info", &format!("{name}::no")]).contains("no: no such "));
+    }
+}
+
+#[test]
 fn arrays_become_zarr_and_come_back() {
     let folder = Folder::new();
     folder.zarr("in.zarr");
@@ -135,7 +157,7 @@ fn version_2_with_fortran_order_and_missing_values() {
         "zarr_format": 2, "shape": [3, 2], "chunks": [3, 2], "dtype": ">i2", "fill_value": 9, "order": "F",
         "filters": null, "compressor": null,
     }));
-    // As xarray and older versions of zarr-python write numbers that JSON does not have.
+    // Numbers that JSON does not support, as xarray and older versions of zarr-python write them.
     folder.bytes("in.zarr/.zattrs", br#"{"_ARRAY_DIMENSIONS": ["a", "b"], "valid": NaN}"#);
     folder.bytes("in.zarr/0.0", &[0, 0, 0, 2, 0, 4, 0, 1, 0, 3, 0, 5]);
     folder.change(&["convert", "in.zarr", "x.b2nd", "--verify"]);
@@ -159,7 +181,7 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(folder.ok_text(&["ls", "x.b2d"]), "/a\n");
     assert!(folder.fails(1, &["convert", "in.zarr", "/no", "y.b2nd"]).contains("no such group or array"));
     assert!(folder.fails(1, &["convert", "in.zarr", "/a", "y.b2nd", "--mask-and-scale"]).contains("HDF5"));
-    for name in ["pack", "info", "cat"] {
+    for name in ["pack", "show", "cat"] {
         let output = folder.run(&[name, "in.zarr"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains("b2kit convert"), "{name}: {told}");
@@ -187,7 +209,7 @@ fn names_that_are_no_keys_are_skipped_on_request() {
     assert!(told.contains("left out") && told.contains("there is no array"), "{told}");
 }
 
-/// A few bytes of metadata cannot ask for much, and nothing outside of the store is read.
+/// A few bytes of metadata cannot demand much memory, and nothing outside the store is read.
 #[test]
 fn hostile_stores_are_errors() {
     let folder = Folder::new();
@@ -280,11 +302,11 @@ fn npz_is_written_and_read() {
     folder.pack("b.b2nd", &npy("<f4", false, "(3,)", &[0; 12]), &[]);
     folder.change(&["convert", "b.b2nd", "y.npz::group/name"]);
     assert_eq!(folder.ok_text(&["convert", "y.npz", "--list"]), "/            group\n/group/name  <f4 3\n");
-    // Nothing is added to a file that exists, and nothing of it is lost.
+    // An existing file is neither extended nor damaged.
     folder.change(&["convert", "b.b2nd", "y.npz::/group/name", "--force"]);
     let told = folder.fails(1, &["convert", "b.b2nd", "y.npz::other", "--force"]);
     assert!(told.contains("holds /group/name, which would be lost"), "{told}");
-    // The way to it is named.
+    // The message names the command to use.
     let told = folder.fails(2, &["pack", "x.npz", "p.b2nd"]);
     assert!(told.contains(".npz") && told.contains("b2kit convert"), "{told}");
     assert!(folder.fails(1, &["convert", "x.npz", "/none", "n.b2nd"]).contains("no such array"));

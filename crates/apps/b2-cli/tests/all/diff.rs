@@ -185,6 +185,6 @@ fn stores_are_compared_by_member() {
     let report: serde_json::Value =
         serde_json::from_slice(&folder.ok(&["diff", "--json", "a.b2d/y.b2nd", "a.b2d::/y"])).unwrap();
     assert_eq!(report, serde_json::json!({"same": true, "differences": []}));
-    // A store is no array.
+    // A store is not an array.
     folder.fails(2, &["diff", "a.b2d", "a.b2d/y.b2nd"]);
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Folder, counting, npy};
 
-/// A name that only a list with NUL can hold, and as it is printed. Windows allows no line feed in names.
+/// A name that only a list with NUL can hold, and its printed form. Windows allows no line feed in names.
 const ODD: [&str; 2] = if cfg!(windows) { ["line end", "line end"] } else { ["line\nend", "line\\nend"] };
 
 #[test]
@@ -36,7 +36,7 @@ fn commands_take_names_from_lists() {
         text.starts_with("d: array (10, 10)") && text.contains(&format!("\n{printed}: array (10, 10)")),
         "{text}"
     );
-    // Also a single name gets a line.
+    // Even a single name gets a line.
     folder.write("one", b"c");
     assert!(folder.ok_text(&["info", "--files-from", "one"]).starts_with("c: array (10, 10)"));
     assert_eq!(folder.ok_text(&["info", "--json", "--files-from", "one"]).lines().count(), 1);
@@ -68,7 +68,7 @@ fn pack_and_unpack_take_names_from_lists() {
     }
     folder.write("list", format!("in/a b.npy\0in/missing.npy\0in/{odd}.npy\0").as_bytes());
     let list = ["-0", "--files-from", "list"];
-    // The others are packed, beside their inputs or in a folder.
+    // The others are packed, next to their inputs or in a folder.
     for to in [&[][..], &["-d", "new"]] {
         let told = folder.fails(1, &[&["pack"][..], &list, to].concat());
         assert!(told.contains("b2kit: in/missing.npy: ") && told.contains("1 of 3 files failed"), "{told}");

@@ -77,11 +77,50 @@ fn folders_are_told() {
         folder.write(&format!("{name}/{file}"), b"{}");
         let told = folder.fails(2, &["pack", name, "out"]);
         assert!(told.contains("a Zarr array; b2kit convert makes arrays of it"), "{told}");
-        let told = folder.fails(1, &["info", name]);
+        let told = folder.fails(1, &["show", name]);
         assert!(told.contains("a Zarr array; b2kit convert makes arrays of it"), "{told}");
     }
     folder.pack("dir", &counting(30), &["--format", "sframe"]);
     assert!(folder.fails(2, &["pack", "dir", "out"]).contains("Blosc2"));
+}
+
+/// A file of another format is hardly meant as the bytes of items, even where its length fits.
+#[test]
+fn changes_refuse_other_formats() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("<u1", false, "(4, 16)", &[1; 64]), &[]);
+    let before = folder.read("a");
+    let mut hdf5 = b"\x89HDF\r\n\x1a\n".to_vec();
+    hdf5.resize(16, 0);
+    folder.write("in", &hdf5);
+    for args in
+        [&["append", "a", "in"][..], &["insert", "a", "in", "--at", "0"], &["set", "a", "in", "--slice=0"]]
+    {
+        let told = folder.fails(1, args);
+        assert!(told.contains("in: an HDF5 file") && told.contains("standard input"), "{args:?}: {told}");
+    }
+    assert_eq!(folder.read("a"), before);
+    let output = folder.with_input(&["append", "a", "-", "-q"], &hdf5);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(folder.ok(&["cat", "a", "--slice=4"]), hdf5);
+    // A super-chunk takes any bytes.
+    folder.pack("s", &[1; 64], &["--chunksize", "16"]);
+    folder.change(&["append", "s", "in", "-q"]);
+    assert_eq!(folder.ok(&["cat", "s", "--slice=64:"]), hdf5);
+}
+
+/// The name of the file counts, not that of a link to it.
+#[cfg(unix)]
+#[test]
+fn links_to_files_of_other_formats_are_not_written_through() {
+    let folder = Folder::new();
+    let array = npy("<i4", false, "(300,)", &counting(300));
+    folder.write("in.npy", &array);
+    folder.write("other.npy", &array);
+    std::os::unix::fs::symlink("other.npy", folder.path("link.b2nd")).unwrap();
+    let told = folder.fails(1, &["pack", "in.npy", "link.b2nd", "--force"]);
+    assert!(told.contains("name of another format"), "{told}");
+    assert_eq!(folder.read("other.npy"), array);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn completions_for_every_shell() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let folder = Folder::new();
-    // Far more than a pipe can hold, in many chunks.
+    // Much more than a pipe can hold, in many chunks.
     let raw = counting(2 << 20);
     folder.pack("s", &raw, &["--typesize", "4", "--chunksize", "100K"]);
     folder.pack("a", &npy("<i4", false, "(2097152,)", &raw), &[]);

@@ -48,7 +48,7 @@ fn members_of_stores_have_such_names_too() {
     assert_eq!(folder.info(&[&name]), folder.info(&["s.b2z", "--key", key]));
     assert!(folder.ok_text(&["verify", &name]).starts_with("ok\t"));
     assert!(folder.fails(1, &["cat", "s.b2z::/no"]).contains("no such key"));
-    // A file of such a name is that file.
+    // An existing file with such a name takes precedence.
     if cfg!(unix) {
         folder.write("s.b2z::x", b"neither");
         assert!(folder.fails(1, &["info", "s.b2z::x"]).contains("not a Blosc2 file"));
@@ -60,7 +60,7 @@ mod reading {
     use super::*;
     use crate::common::sha256;
 
-    /// What is a fact is a field, and no sentence; names of dimensions and attributes need no option.
+    /// Facts are JSON fields, not sentences; names of dimensions and attributes need no option.
     #[test]
     fn facts_are_fields() {
         let folder = folder();
@@ -128,7 +128,7 @@ mod reading {
         let folder = folder();
         let data = "small.h5::/group/ramp";
         folder.change(&["convert", "small.h5", "/group/ramp", "ramp.b2nd"]);
-        // Also its attributes are those that convert makes of them.
+        // Its attributes are those that convert writes.
         folder.ok(&["diff", data, "ramp.b2nd"]);
         folder.ok(&["diff", "ramp.b2nd", data]);
         folder.change(&["vlmeta", "set", "ramp.b2nd", "units", "\"C\""]);
@@ -166,7 +166,7 @@ mod reading {
         assert!(folder.fails(1, &["cat", "small.h5::/no"]).contains("no such group or data set"));
         assert!(folder.fails(1, &["show", "small.h5::/group/odd"]).contains("null"));
         assert!(folder.fails(1, &["info", "small.h5::/group/ramp", "--chunks"]).contains("--chunks"));
-        // What cannot be decoded is no damage, and the rest is checked.
+        // Data sets that cannot be decoded are not damage, and the rest is checked.
         let skipping = |args: &[&str]| {
             let output = folder.run(&[&["-q", "verify"], args].concat());
             assert_eq!((output.status.code(), &output.stderr[..]), (Some(3), &b""[..]), "{args:?}");
@@ -184,7 +184,7 @@ mod reading {
         bytes.truncate(bytes.len() / 2);
         folder.write("cut.h5", &bytes);
         assert_eq!(folder.run(&["verify", "cut.h5"]).status.code(), Some(1));
-        // The file itself is not written over.
+        // The file itself is not overwritten.
         assert!(
             folder
                 .fails(1, &["cat", "small.h5::/scalar", "-o", "small.h5", "--force"])
@@ -228,7 +228,7 @@ mod reading {
         run(&["diff", &name, "small.h5::/group/ramp"]);
         assert!(String::from_utf8(run(&["info", &name])).unwrap().contains("4, 6"));
         assert!(run(&["verify", "-q", &name]).starts_with(b"ok\t800\t"));
-        // A query, which may be secret, is not taken for a part of the name.
+        // A query, which may be secret, is not treated as a part of the name.
         let secret = format!("{url}?token=secret::/group/ramp");
         let told = run(&["info", &secret]);
         assert!(!String::from_utf8(told).unwrap().contains("secret"));

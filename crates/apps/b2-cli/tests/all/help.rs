@@ -49,7 +49,7 @@ fn short_help_fits_one_screen() {
     assert!(!text.contains("--splitmode"), "{text}");
 }
 
-/// Paragraphs and lists are wrapped to the width of the terminal, and not to another one before.
+/// Paragraphs and lists are wrapped to the width of the terminal, and were not wrapped to another width before.
 #[test]
 fn help_is_wrapped_once() {
     let folder = Folder::new();
@@ -63,7 +63,7 @@ fn help_is_wrapped_once() {
             let text = String::from_utf8(output.stdout).unwrap();
             // Longer lines are hard to read.
             let width = columns.min(80);
-            // The parser does not wrap what stands behind "Usage:".
+            // The parser does not wrap the text after "Usage:".
             let usage = |line: &&str| line.starts_with("Usage: ") || line.starts_with("       b2kit ");
             let lines: Vec<&str> = text.lines().filter(|line| !usage(line)).collect();
             assert_fits(&lines.join("\n"), width);
@@ -191,7 +191,7 @@ fn each_command_has_a_manual_page() {
         assert!(page.contains(&format!("\n.TH b2kit-{name} 1 ")), "{page}");
         let sections = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "\"SEE ALSO\""];
         for section in sections {
-            // Not all commands have options of their own but for help.
+            // Some commands have no options except help.
             assert!(page.contains(&format!("\n.SH {section}\n")), "{section} in:\n{page}");
         }
         let examples = page.split("\n.SH EXAMPLES\n").nth(1).unwrap();

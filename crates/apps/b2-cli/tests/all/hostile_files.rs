@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Folder, counting, noise, npy};
 use serde_json::json;
 
-/// Far longer than any of these takes.
+/// Much longer than any of these takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs to the end, and fails if that takes too long.

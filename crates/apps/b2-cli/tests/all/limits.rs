@@ -1,4 +1,4 @@
-//! Limits on what a file may cost.
+//! Limits on the memory and output that a file may cause.
 
 use crate::common::{Folder, noise, npy};
 
@@ -68,7 +68,7 @@ fn max_memory_is_kept() {
     folder.pack("v", &items, &["--vlmeta", &long]);
     let message = folder.fails(1, &["--max-memory", "128K", "info", "--meta", "v"]);
     assert!(message.contains("max_metadata of 8192 (--max-memory "), "{message}");
-    // What is offered is enough.
+    // The suggested limit is sufficient.
     folder.ok(&["--max-memory", &offered(&message).to_string(), "info", "--meta", "v"]);
     folder.ok(&["info", "--meta", "v"]);
 }
@@ -90,7 +90,7 @@ fn items_of_one_block_are_decoded_together() {
     }
 }
 
-/// A part of a block whose filters have to be undone for the whole block.
+/// Reads a part of a block whose filters have to be undone for the whole block.
 #[test]
 fn parts_of_blocks_are_counted() {
     let folder = Folder::new();
@@ -107,7 +107,7 @@ fn parts_of_blocks_are_counted() {
     assert!(folder.ok(&["--max-memory", "6M", "cat", "a", slice]) == items[1..600_000]);
 }
 
-/// A member of a store that is over the limit does not keep the others from being checked.
+/// A member of a store that exceeds the limit does not prevent the others from being checked.
 #[test]
 fn members_over_the_limit_are_skipped() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Messages must be true: the counts in them, names that users know, and the same text for the same fault.
+//! Messages must be correct: their counts, names that users know, and the same text for the same fault.
 
 use crate::common::{Folder, counting, noise, npy};
 
@@ -136,7 +136,7 @@ fn cut_off_files_are_told_alike() {
     assert!(String::from_utf8(output.stdout).unwrap().contains(&text));
 }
 
-/// If checksums were not looked for, no message says whether the file has any.
+/// If checksums were ignored, no message says whether the file has any.
 #[test]
 fn checksums_that_were_ignored_are_not_denied() {
     let folder = Folder::new();

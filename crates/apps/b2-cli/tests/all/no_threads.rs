@@ -60,7 +60,7 @@ fn urls_are_read_without_threads() {
     folder.pack("a", &npy("<i4", false, "(2000, 100)", &items), &["--chunks", "300,30"]);
     let server = b2_testkit::web::Server::start().unwrap();
     let url = server.put("a", folder.read("a"));
-    // One of the hosts is a name that has to be resolved.
+    // One of the hosts is a name that must be resolved.
     for url in [url.clone(), url.replace("127.0.0.1", "localhost")] {
         assert_eq!(sha256(&run(&folder, &["cat", &url]).stdout), sha256(&items));
         run(&folder, &["show", &url]);

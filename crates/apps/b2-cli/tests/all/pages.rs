@@ -1,4 +1,4 @@
-//! Runs the commands in the `console` blocks of all pages, and compares what they print with what the pages say.
+//! Runs the commands in the `console` blocks of all pages, and compares the output with the pages.
 #![cfg_attr(not(all(unix, feature = "hdf5", feature = "http")), allow(dead_code, unused_imports))]
 
 use std::fs;

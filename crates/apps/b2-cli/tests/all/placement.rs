@@ -1,4 +1,4 @@
-//! Where new files go: beside their inputs, or where options say.
+//! The location of new files: next to their inputs, or as given by options.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ fn new_files_are_called_as_their_inputs() {
     assert!(folder.fails(1, &["pack", "https://127.0.0.1:1/a.npy"]).contains("download it first"));
 }
 
-/// What replaces a file keeps its mode, and where the file system has them its extended attributes.
+/// A replacement keeps the mode of the old file and, if the file system supports them, its extended attributes.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_replaces_a_file_keeps_its_attributes() {
@@ -114,7 +114,7 @@ fn output_options() {
     assert!(folder.names().iter().all(|name| !["x", "y", "z"].contains(&name.as_str())));
 }
 
-/// Inputs are removed when their data is safe elsewhere, and only then.
+/// Inputs are removed only when their data is safely stored in the new file.
 #[test]
 fn inputs_are_removed_on_request() {
     let folder = Folder::new();
@@ -137,7 +137,7 @@ fn inputs_are_removed_on_request() {
     names(&["a.npy", "c.raw", "new"]);
     std::fs::remove_dir(folder.path("new")).unwrap();
 
-    // What fails removes nothing.
+    // A failure removes nothing.
     folder.write("a.b2nd", b"there already");
     folder.fails(1, &["pack", "--rm", "a.npy"]);
     folder.fails(1, &["pack", "--rm", "a.npy", "a.npy", "--force"]);
@@ -215,7 +215,7 @@ fn inputs_stay_where_something_would_be_lost() {
         let told = folder.fails(1, &args);
         assert!(told.starts_with("b2kit: a.npy: --rm: ") && told.contains("--allow-lossy"), "{told}");
         assert_eq!(folder.names(), ["a.npy"]);
-        // Overwriting is another thing.
+        // --force only permits overwriting.
         folder.fails(1, &[&args[..], &["--force"]].concat());
         assert_eq!(folder.names(), ["a.npy"]);
     }
@@ -223,7 +223,7 @@ fn inputs_stay_where_something_would_be_lost() {
     assert_eq!(folder.names(), ["x"]);
     folder.change(&["unpack", "--rm", "x", "-o", "a.npy"]);
 
-    // Metalayers, and what is behind a frame, are not unpacked.
+    // Metalayers, and bytes after the frame, are not unpacked.
     folder.change(&["pack", "a.npy", "--vlmeta", "unit=\"K\""]);
     folder.change(&["pack", "a.npy", "m.b2nd", "--meta", "unit=1"]);
     folder.change(&["pack", "a.npy", "s.b2nd", "--format", "sframe"]);
@@ -239,7 +239,7 @@ fn inputs_stay_where_something_would_be_lost() {
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy"], &format!("{name}: --rm: {why}"));
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy", "--force"], &format!("{name}: --rm: {why}"));
     }
-    let files = "--rm removes only regular files, and no links";
+    let files = "--rm removes only regular files, not links";
     folder.refuses(&["unpack", "--rm", "s.b2nd"], &format!("s.b2nd: {files}"));
     assert_eq!(folder.names(), ["a.b2nd", "a.npy", "m.b2nd", "more.b2nd", "s.b2nd"]);
     #[cfg(unix)]
@@ -297,7 +297,7 @@ fn folders_are_packed_and_unpacked() {
         told.contains("new/sub/a.b2nd: already exists") && told.contains("3 of 3 files failed"),
         "{told}"
     );
-    // The folder of the new files is no input, also where it is in the other one.
+    // The folder of the new files is not an input, even if it is inside the input folder.
     folder.change(&["pack", "-r", ".", "-d", "v", "--force", "-q"]);
     assert!(!folder.path("v/v").exists());
 
@@ -306,7 +306,7 @@ fn folders_are_packed_and_unpacked() {
     assert_eq!(tree(&folder, "plain"), plain);
     assert_eq!((folder.read(plain[1]), folder.read(plain[2])), (items.clone(), raw));
 
-    // Beside the inputs, which go away.
+    // Next to the inputs, which are removed.
     folder.ok(&["-q", "pack", "-r", "--rm", "plain"]);
     assert_eq!(tree(&folder, "plain"), names.map(|name| name.replace("new", "plain")));
     folder.write("plain/notes", b"text");
@@ -327,14 +327,14 @@ fn folders_with_trouble() {
     let folder = Folder::new();
     let items = npy("<i4", false, "(10,)", &counting(10));
     std::fs::create_dir_all(folder.path("in/empty")).unwrap();
-    folder.refuses(&["pack", "-r", "in"], "-r: there is nothing to do in in");
-    folder.refuses(&["unpack", "-r", "in"], "-r: there is nothing to do in in");
+    folder.refuses(&["pack", "-r", "in"], "-r: there are no inputs in in");
+    folder.refuses(&["unpack", "-r", "in"], "-r: there are no inputs in in");
     folder.write("in/a.npy", &items);
     folder.write("in/bad.png", b"\x89PNG\r\n\x1a\n");
     let told = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
     assert!(told.contains("in/bad.png: a PNG image") && told.contains("1 of 2 files failed"), "{told}");
     assert_eq!(tree(&folder, "new"), ["new/a.b2nd"]);
-    // All operands must be there before anything is written.
+    // All operands must exist before anything is written.
     let told = folder.fails(1, &["pack", "-r", "in", "OUT"]);
     assert!(told.starts_with("b2kit: OUT: "), "{told}");
     assert!(!folder.path("in/a.b2nd").exists());
@@ -349,7 +349,7 @@ fn folders_with_trouble() {
     assert!(told.contains("in/a.npy and other/a.npy would both become x/a.b2nd"), "{told}");
     #[cfg(unix)]
     {
-        // A link may lead in a circle.
+        // Links may form a cycle.
         std::os::unix::fs::symlink("..", folder.path("other/up")).unwrap();
         std::os::unix::fs::symlink("a.npy", folder.path("other/link.npy")).unwrap();
         let told = folder.change(&["-v", "pack", "-r", "other"]);

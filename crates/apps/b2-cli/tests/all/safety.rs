@@ -1,4 +1,4 @@
-//! No command replaces a file without being told to.
+//! No command replaces a file unless told to.
 
 use std::fs;
 

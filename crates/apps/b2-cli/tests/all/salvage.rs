@@ -1,4 +1,4 @@
-//! `b2kit salvage`: recovers what is readable in a damaged frame.
+//! `b2kit salvage`: recovers the readable data of a damaged frame.
 
 use crate::common::{Folder, noise, npy};
 use serde_json::Value;
@@ -65,7 +65,7 @@ fn an_array_without_its_shape_is_told() {
     folder.write("bad", &bytes);
     let output = folder.run(&["salvage", "bad", "b"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stdout).unwrap().contains("chunks        all "));
+    assert!(String::from_utf8(output.stdout).unwrap().contains(" recovered\n"));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(
         told.contains("the chunks are saved, but the metadata that describes them is lost")
@@ -140,7 +140,7 @@ fn damage_that_decodes_is_told() {
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stdout).unwrap()
     };
-    // No value that may be wrong is kept unless asked for.
+    // Values that may be wrong are not kept unless requested.
     let text = salvage(&["--fill", "7"]);
     assert!(text.contains("1 recovered, 1 lost") && text.contains("now 7: its bytes do not fit"), "{text}");
     let saved = folder.ok(&["cat", "out"]);
@@ -214,7 +214,7 @@ fn a_better_output_is_kept() {
         "b2kit: bad: out: not replaced, since it holds more intact chunks than the 4 that could be saved"
     );
     assert_eq!(folder.read("out"), whole);
-    // With the same number of chunks, the output is replaced, and then again by the same.
+    // With the same number of chunks, the output is replaced, repeatedly.
     bytes[start + 3 * cbytes..start + 3 * cbytes + 40].fill(0xEE);
     folder.write("worse", &bytes);
     folder.write("out", &bytes);
@@ -252,7 +252,7 @@ fn the_first_sector_may_be_bad() {
         bytes[..512].fill(0);
         folder.write("bad", &bytes);
         let output = folder.run(&["salvage", "bad", "out", "--force", "--json"]);
-        // The checksums hold a copy of what was in it.
+        // The checksums contain a copy of it.
         let lost = u64::from(!options.is_empty());
         assert_eq!(output.status.code(), Some(lost as i32));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -261,7 +261,7 @@ fn the_first_sector_may_be_bad() {
         if lost == 0 {
             assert_eq!(folder.ok(&["diff", "a", "out"]), b"");
         } else {
-            // Without it, shape and dtype are given, or taken from an array like it.
+            // Without it, shape and dtype are given, or taken from a similar array.
             let whole: Vec<i64> = items.iter().map(|item| item + 1).collect();
             let whole: Vec<u8> = whole.iter().flat_map(|x| x.to_le_bytes()).collect();
             folder.pack("like", &npy("<i8", false, "(12000,)", &whole), &shape);

@@ -1,9 +1,9 @@
-//! What terminals get: colours and progress bars where they can show them and the user wants them.
+//! Output to terminals: colours and progress bars if the terminal supports them and the user wants them.
 
 use crate::common::terminal::run;
 use crate::common::{Folder, counting, noise, npy};
 
-/// Runs a command in a terminal of this kind. Returns what the screen got.
+/// Runs a command in a terminal of this kind. Returns its output.
 fn screen(folder: &Folder, args: &[&str], term: &str, no_color: &str) -> String {
     let mut command = folder.command(args);
     command.env("TERM", term).env("NO_COLOR", no_color).env_remove("CLICOLOR_FORCE").env_remove("CI");
@@ -35,14 +35,14 @@ fn colours_are_for_terminals_that_have_them() {
             assert!(!plain.is_empty() && !has_controls(&plain), "{args:?}, {term}, {no_color}: {plain:?}");
         }
     }
-    // Neither does a CI service make a terminal show colours, but who asks for them gets them.
+    // A CI service does not enable colours on a dumb terminal, but an explicit request does.
     for (variable, coloured) in [("CI", false), ("CLICOLOR_FORCE", true)] {
         let mut command = folder.command(&["--help"]);
         command.env("TERM", "dumb").env_remove("CI").env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR");
         let seen = run(command.env(variable, "1"), 80, b"").1;
         assert_eq!(has_controls(&seen), coloured, "{variable}: {seen:?}");
     }
-    // Who asks for a picture gets it.
+    // An explicit request for a picture is honoured.
     assert!(has_controls(&screen(&folder, &["show", "a", "--picture"], "dumb", "")));
 }
 
@@ -63,7 +63,7 @@ fn bars_are_drawn_where_the_cursor_moves() {
         "--chunksize",
         "256K",
     ];
-    // A bar appears only if the work takes long, as for bytes of which each holds four bits.
+    // A bar appears only if the work takes long, as for bytes with four random bits each.
     let piece: Vec<u8> = noise(1 << 20).into_iter().map(|byte| byte & 15).collect();
     let drawn = [3, 12, 48, 192].into_iter().find_map(|mib| {
         folder.write("in", &piece.repeat(mib));
@@ -76,7 +76,7 @@ fn bars_are_drawn_where_the_cursor_moves() {
     assert!(plain.starts_with("in -> out  ") && plain.lines().count() == 1, "{plain:?}");
     assert!(!has_controls(&plain), "{plain:?}");
     assert_eq!(screen(&folder, &[&args[..], &["-q"]].concat(), "xterm", ""), "");
-    // Without colours there is a bar, without any colour.
+    // Without colours, the bar is shown uncoloured.
     let bar = screen(&folder, &args, "xterm", "1");
     assert!(!bar.contains("\x1b[3") && !bar.contains("\x1b[1m"), "{bar:?}");
 }

@@ -1,4 +1,4 @@
-//! Signals and kills: what is left on disk afterwards.
+//! Signals and kills: the state on disk afterwards.
 #![cfg(unix)]
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Folder, noise, npy};
 
 /// Returns bytes that take a third of a second per MiB at the highest level, so that no signal comes too late: short
-/// runs repeat everywhere, and none saves much.
+/// matches occur everywhere, but none saves much.
 fn slow(n: usize) -> Vec<u8> {
     noise(n).into_iter().map(|byte| byte & 0x0F).collect()
 }
@@ -21,7 +21,7 @@ fn start(folder: &Folder, args: &[&str]) -> Child {
 }
 
 /// Returns the signal to send and its exit code. A process started by `nohup`, or in the background by a script,
-/// ignores INT or HUP, and so do the commands that it starts, as they should. They are sent TERM instead.
+/// ignores INT or HUP, and so, correctly, do the commands that it starts. TERM is sent to them instead.
 fn obeyed(name: &'static str, number: i32) -> (&'static str, i32) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -113,7 +113,7 @@ fn a_stopped_append_leaves_the_file_as_it_was_and_a_killed_one_is_told() {
     assert!(folder.change(&["compact", "log"]).contains("no holes; nothing written"));
 }
 
-/// A command that waits for input ends at once: there is nothing to undo.
+/// A command that waits for input ends immediately: there is nothing to undo.
 #[test]
 fn waiting_for_input_ends_at_once() {
     let folder = Folder::new();

@@ -60,7 +60,7 @@ fn new_files_go_to_standard_output() {
         assert_eq!(piped.stdout, expected);
         assert_eq!(folder.ok(&["-q", "copy", "out", stdout]), expected);
         assert_eq!(folder.ok(&["cat", "out", "-o", stdout]), raw);
-        // Also if it is redirected to a file, which already exists.
+        // Even if it is redirected to a file, which already exists.
         let file = std::fs::File::create(folder.path("redirected")).unwrap();
         let mut command = folder.command(&["cat", "out", "-o", stdout]);
         assert!(command.stdout(file).status().unwrap().success());
@@ -117,7 +117,7 @@ fn what_needs_a_name_says_so() {
     assert_eq!(folder.names(), ["in", "s"]);
 }
 
-/// Pipes that a shell makes, as in `b2kit info <(command)`, are read wherever files are.
+/// Pipes that a shell creates, as in `b2kit info <(command)`, can be read in place of files.
 #[cfg(target_os = "linux")]
 #[test]
 fn pipes_by_name() {
@@ -143,7 +143,7 @@ fn pipes_by_name() {
         run(line);
     }
     assert_eq!(run("b2kit cat <(cat a.b2nd)"), counting(3000));
-    // No other pipe is waited for.
+    // Other pipes are refused instead of waited for.
     run("mkfifo pipe && ! b2kit info pipe");
 }
 
@@ -172,4 +172,6 @@ fn long_doubles_keep_their_digits() {
     let items = [item(0xC90F_DAA2_2168_C235, 0x4000), item(0xFFFF_FFFF_FFFF_FFFF, 0x7FFE)].concat();
     folder.pack("a", &npy("<f16", false, "(2,)", &items), &[]);
     assert_eq!(folder.ok_text(&["cat", "--csv", "a"]), "3.1415926535897932385\n1.189731495357231765e+4932\n");
+    folder.pack("c", &npy("<c32", false, "(1,)", &items), &[]);
+    assert_eq!(folder.ok_text(&["cat", "--csv", "c"]), "3.1415926535897932385+1.189731495357231765e+4932j\n");
 }

@@ -161,7 +161,7 @@ fn refusals() {
         &["cat", "zip"],
         "zip: not a Blosc2 file but a store of Blosc2 files: --key picks a member, b2kit ls lists them",
     );
-    folder.refuses(&["ls", "a"], "a: not a store: it has no members (b2kit info tells what it is)");
+    folder.refuses(&["ls", "a"], "a: not a store: it has no members (b2kit info shows what it is)");
     folder.refuses(&["cat", "a", "--key", "/a"], "a: not a store: it has no members");
     folder.refuses(&["info", "a", "--tree"], "a: --tree: not a store");
     folder.write("deflated", &zip(&[("a.b2nd", b"\x4b\x04\x00")], 8, 0));
@@ -189,7 +189,7 @@ fn refusals() {
         assert_eq!(folder.ok(&["ls", "dir"]), b"/b\n");
         folder.fails(1, &["cat", "dir", "--key", "/../a"]);
     }
-    // A store truncated anywhere is refused or read, nothing worse.
+    // A store truncated at any position is either refused or read.
     let whole = zip(&[("a.b2nd", &a), ("embed.b2e", &embed)], 0, 0);
     for len in (0..whole.len()).step_by(whole.len() / 40) {
         folder.write("cut", &whole[..len]);
@@ -242,7 +242,7 @@ fn members_become_files() {
     assert_eq!(folder.read("plain/log"), b"some bytes");
     assert!(folder.fails(1, &["unpack", "s.b2d::/none"]).contains("no such key"));
     folder.fails(2, &["unpack", "s.b2d::/g/a", "--rm", "--force"]);
-    // Neither a copy into the store nor one of a store as a whole.
+    // Neither a copy into the store nor a copy of a whole store.
     assert!(folder.fails(1, &["copy", "s.b2d::/g/a", "s.b2d", "--force"]).contains("s.b2d"));
     assert_eq!(folder.ok_text(&["ls", "s.b2d"]), "/g/a\n/log\n");
 }

@@ -1,9 +1,9 @@
-//! What people miss once the first hour is over.
+//! Details that users notice after the first hour.
 
 use crate::common::{Folder, counting, noise, npy, slashes};
 use crate::show::picture;
 
-/// Messages name the option, and say what to do rather than what went wrong inside.
+/// Messages name the option and the remedy, not the internal cause.
 #[test]
 fn messages_are_plain() {
     let folder = Folder::new();
@@ -148,7 +148,7 @@ fn pictures_of_many_bands() {
         assert_eq!((h as usize, w as usize), (height, width));
         for (k, (pixel, x)) in pixels.chunks_exact(4).zip(values).enumerate() {
             let expected = colour(*x, low, high);
-            // In the plain computation a value between two colours may be rounded to the other one.
+            // The plain computation may round a value between two colours to the other one.
             let near = pixel.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 1);
             let between =
                 (-1..=1).any(|step| colour(x + f64::from(step) * (high - low) * 1e-12, low, high) == pixel);
@@ -185,7 +185,7 @@ fn pictures_of_many_bands() {
     check("i", &[], &shorts, (0.0, 25500.0), false);
 }
 
-/// Many small files are synced and named together. Each is there or was told, and nothing else stays behind.
+/// Many small files are synced and renamed together. Each one exists or is reported, and no temporary files remain.
 #[test]
 fn many_small_files_are_packed_together() {
     let folder = Folder::new();
@@ -213,7 +213,7 @@ fn many_small_files_are_packed_together() {
     assert_eq!(there(&folder), expected);
     assert_eq!(folder.read("d/007.b2nd"), b"mine");
     assert_eq!(folder.ok(&["cat", "d/140.b2nd"]), &counting(204)[4 * 140..]);
-    // Files that are there are replaced together, too, and keep their permissions.
+    // Existing files are also replaced together, and keep their permissions.
     folder.write("031.npy", &npy("<i4", false, "(1,)", &[1, 0, 0, 0]));
     #[cfg(unix)]
     std::fs::set_permissions(folder.path("d/007.b2nd"), std::os::unix::fs::PermissionsExt::from_mode(0o640))
@@ -233,7 +233,7 @@ fn many_small_files_are_packed_together() {
     folder.ok(&verify.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// What a server without TLS answers to a greeting of TLS is no riddle.
+/// The response of a server without TLS to a TLS handshake gives a clear message.
 #[cfg(feature = "http")]
 #[test]
 fn https_to_a_plain_server_is_named() {
@@ -242,7 +242,7 @@ fn https_to_a_plain_server_is_named() {
     std::thread::spawn(move || {
         use std::io::{Read, Write};
         for mut stream in server.incoming().flatten() {
-            // Closed with bytes unread, the connection would be reset before the answer arrives.
+            // If it were closed with unread bytes, the connection would be reset before the response arrives.
             let _ = stream.read(&mut vec![0; 1 << 16]);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
             let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -401,7 +401,7 @@ fn inputs_that_do_not_fit_are_refused_by_name() {
     assert_eq!(folder.names(), ["a.npy", "b.npy", "c.npy", "d.raw"]);
 }
 
-/// More inputs than files that a process may have open at first.
+/// More inputs than a process may have open files by default.
 #[test]
 fn very_many_inputs_are_joined() {
     let folder = Folder::new();

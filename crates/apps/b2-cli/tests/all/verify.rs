@@ -220,7 +220,7 @@ fn damage_is_told_in_rows_and_columns() {
     }
 }
 
-/// Whether found while reading items or only in the header: what cannot be read is not reported as ok.
+/// Unreadable data are not reported as ok, whether the fault is found in the header or while reading items.
 #[test]
 fn a_last_chunk_that_is_too_short_fails() {
     use b2kit::chunk::Compression;

@@ -7,7 +7,7 @@ fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     values.into_iter().flat_map(f32::to_le_bytes).collect()
 }
 
-/// The number behind this attribute of the first tag of its kind.
+/// The value of this attribute in the first tag of its kind.
 fn attribute(svg: &str, tag: &str, name: &str) -> usize {
     let rest = svg.split(&format!("<{tag} ")).nth(1).unwrap_or_else(|| panic!("no {tag} in {svg}"));
     let value = rest.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap();
@@ -38,7 +38,7 @@ fn missing_items_are_not_drawn_in_lines() {
         let svg = folder.ok_text(&[&["view", "f", "--format", "svg"], more].concat());
         (svg.matches("<polyline").count(), svg.contains(">missing<"))
     };
-    // One line before them and one after them, and one where a range has some of them.
+    // A line before the missing items and one after them; a single line if a range includes some of them.
     assert_eq!(line(&[]), (2, true));
     assert_eq!(line(&["--slice=:2"]), (1, false));
     assert_eq!(line(&["--range=-1e35:1e35", "--slice=:4"]), (1, false));
@@ -52,7 +52,7 @@ fn pixels_are_the_items() {
     let svg = folder.ok_text(&["view", "f", "--format", "svg"]);
     let (width, height, pixels) = image(&svg);
     assert_eq!((width, height), (3, 2));
-    // The same renderer as that of `cat --png`, but that missing items are seen.
+    // The same renderer as that of `cat --png`, except that missing items are visible.
     let (_, _, plain) = picture(&folder.ok(&["cat", "f", "--png"]));
     for (ours, plain) in pixels.chunks(4).zip(plain.chunks(4)) {
         assert_eq!(ours, if plain[3] == 0 { &MISSING } else { plain });
@@ -83,7 +83,7 @@ fn pixels_are_the_items() {
     assert_eq!(image(&folder.ok_text(&["view", "i.npy", "--format", "svg"])).2, plain);
     let output = folder.with_input(&["view", "-", "--format", "svg"], &folder.read("i"));
     assert_eq!(image(&String::from_utf8(output.stdout).unwrap()).2, plain);
-    // Existing files stay, and files that cannot be pictures are not written.
+    // Existing files are kept, and names that are not pictures are refused.
     assert!(folder.fails(1, &["view", "i", "-o", "i.png"]).contains("--force"));
     folder.ok(&["view", "i", "-o", "i.png", "--force"]);
     assert!(folder.fails(2, &["view", "i", "-o", "i.jpg"]).contains(".png or .svg"));
@@ -101,7 +101,7 @@ fn slices_ranges_and_colours() {
             .map(|pixel| [pixel[0], pixel[1], pixel[2]])
             .collect::<Vec<_>>()
     };
-    // Of three dimensions the plane in the middle, which is said.
+    // Of three dimensions, the plane in the middle, with a note.
     let output = folder.run(&["view", "a", "--format", "svg"]);
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(told, "b2kit: a: 3 dimensions; [2, :, :] is the plane through the middle\n");
@@ -154,7 +154,7 @@ fn records_have_fields_and_text_has_none() {
     let svg = folder.ok_text(&["view", "r", "--field", "speed", "--format", "svg"]);
     assert_eq!(image(&svg).2, image(&folder.ok_text(&["view", "s", "--format", "svg"])).2);
     assert_eq!(texts(&svg)[0], "r speed");
-    assert!(folder.fails(1, &["view", "r", "--field", "name"]).contains("not drawn"));
+    assert!(folder.fails(1, &["view", "r", "--field", "name"]).contains("cannot be drawn"));
     assert!(folder.fails(1, &["view", "r", "--field", "none"]).contains("speed, name, n"));
     folder.pack("u", &npy("<U1", false, "(1, 2)", &[65, 0, 0, 0, 66, 0, 0, 0]), &[]);
     assert!(folder.fails(1, &["view", "u"]).contains("b2kit show"));
@@ -179,7 +179,7 @@ fn one_dimension_is_a_line() {
         assert!((y - first.1 - share * (last.1 - first.1)).abs() < 0.02, "{k}: {y}");
     }
     assert!(first.1 > last.1);
-    // More items than columns: the extremes are there. Missing ones part the line.
+    // More items than columns: the extremes are visible. Missing items interrupt the line.
     let mut values: Vec<f32> = (0..100_000).map(|k| (k % 7) as f32).collect();
     values[54_321] = 1000.0;
     values[70_000..90_000].fill(f32::NAN);
@@ -224,7 +224,7 @@ fn axes_have_coordinates() {
         }
         assert_eq!(image(svg).2[4 * 7..4 * 8], MISSING, "the fill value");
     }
-    // Names that are no names of files, or of something else, do no harm.
+    // Dimension names that are not valid file names, or name something else, are harmless.
     for names in ["[\"../sst\",\"lon\"]", "[\"/etc/passwd\",\"\"]", "[\"a\"]", "7", "[\"lat\",\"lat\"]"] {
         folder.ok(&["vlmeta", "set", "ocean.b2d/sst.b2nd", "_ARRAY_DIMENSIONS", names, "-q"]);
         let svg = folder.ok_text(&["view", "ocean.b2d/sst.b2nd", "--format", "svg"]);
@@ -244,6 +244,38 @@ fn dates_are_written_as_such() {
     for name in ["s/time.b2nd", "s/x.b2nd", "s/bars.b2nd"] {
         let found = texts(&folder.ok_text(&["view", name, "--format", "svg"]));
         assert!(found.contains(&"2021-07".to_owned()) && found.contains(&"2022-01".to_owned()), "{found:?}");
+    }
+    // Times of CF along an axis, in a calendar that has dates and in one that has none.
+    let hours: Vec<u8> = (0..400).flat_map(|day| (f64::from(day) * 24.0).to_le_bytes()).collect();
+    for (calendar, has_dates) in [("standard", true), ("noleap", false)] {
+        let layers = ["units=\"hours since 2021-03-01\"", &format!("calendar=\"{calendar}\"")];
+        let layers = [&["--vlmeta"], &layers[..1], &["--vlmeta"], &layers[1..]].concat();
+        folder.pack("s/time.b2nd", &npy("<f8", false, "(400,)", &hours), &layers);
+        let found = texts(&folder.ok_text(&["view", "s/x.b2nd", "--format", "svg", "--slice=:100"]));
+        assert_eq!(found.contains(&"2021-04-03".to_owned()), has_dates, "{found:?}");
+        assert_eq!(found.contains(&"time".to_owned()), has_dates, "{found:?}");
+        assert_eq!(found.contains(&"time, hours since 2021-03-01".to_owned()), !has_dates, "{found:?}");
+    }
+}
+
+/// The same notation in all commands.
+#[test]
+fn ranges_are_values_or_shares() {
+    let folder = Folder::new();
+    let items: Vec<f32> = (0..400).map(|k| if k == 7 { 1e30 } else { k as f32 }).collect();
+    folder.pack("a", &npy("<f4", false, "(20, 20)", &floats(items)), &[]);
+    let png = |range: &str| {
+        folder.ok(&["cat", "a", "--png", range, "-o", "a.png", "--force"]);
+        folder.read("a.png")
+    };
+    assert_eq!(png("--range=0%:100%"), png("--range=0:399"));
+    assert_eq!(png("--range=25%:50%"), png("--range=101:200"));
+    assert_ne!(png("--range=25%:50%"), png("--range=0:399"));
+    let show = |range: &str| folder.ok_text(&["show", "a", "--picture", "--no-stats", range]);
+    assert_eq!(show("--range=25%:50%"), show("--range=101:200"));
+    for command in [&["cat", "a", "--png"][..], &["show", "a"], &["view", "a", "-o", "x.png"]] {
+        let told = folder.fails(2, &[command, &["--range=1%..99%"]].concat());
+        assert!(told.contains("expected two numbers, such as -2:30 or 2%:98%"), "{told}");
     }
 }
 

@@ -17,7 +17,7 @@ use crate::view_screen::Session;
 const SHAPE: [u64; 3] = [50, 22_500, 22_500];
 const CHUNKS: [u32; 3] = [1, 750, 750];
 const BLOCKS: [u32; 3] = [1, 150, 150];
-/// The plane that has only chunks with data; of the others each ninth chunk has.
+/// The plane whose chunks all have data; in the others, one chunk in nine has data.
 const FULL: u64 = 25;
 
 struct Content {
@@ -35,7 +35,7 @@ impl Content {
             let item = |at: u32| {
                 let (block, y, x) = (at / 22_500, at % 22_500 / 150, at % 150);
                 let (y, x) = (block / 5 * 150 + y, block % 5 * 150 + x);
-                // Waves with steps, so that little is stored.
+                // Quantised waves, so that they compress well.
                 (((y + 40 * k) as f32 * 0.02).sin() * 12.0 + ((x + y) as f32 * 0.013).cos() * 8.0).round()
             };
             let bytes: Vec<u8> = (0..562_500).flat_map(|at| item(at).to_le_bytes()).collect();
@@ -70,20 +70,20 @@ fn write(path: &Path) -> u64 {
     content.real
 }
 
-/// Lets the kernel forget what it knows of a file.
+/// Drops a file from the page cache.
 fn forget(path: &Path) {
     let file = std::fs::File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-/// The most memory that a process had, in KiB.
+/// Peak memory of a process, in KiB.
 fn peak(session: &Session) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", session.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Keys as a person presses them: planes, zoom, moves, other dimensions, the crosshair, values, chunks, an index.
+/// A typical session: planes, zoom, moves, other dimensions, the crosshair, values, chunks, an index.
 fn keys() -> Vec<&'static str> {
     const RIGHT: &str = "\x1b[C";
     const DOWN: &str = "\x1b[B";

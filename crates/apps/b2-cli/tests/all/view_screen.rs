@@ -1,4 +1,4 @@
-//! `b2kit view` in a terminal: it opens, answers keys, and gives the terminal back, whatever happens.
+//! `b2kit view` in a terminal: it opens, responds to keys, and always restores the terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,17 +15,17 @@ use crate::common::{Folder, counting, npy};
 use crate::show::picture;
 use crate::view::pack_damaged;
 
-/// Far longer than anything here takes.
+/// Much longer than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A command that runs in a terminal.
 pub(crate) struct Session {
     child: Child,
     ours: File,
-    /// Keeps the terminal, whose modes are looked at when the command has ended.
+    /// Keeps the terminal open, whose modes are checked after the command has ended.
     theirs: File,
     pieces: Receiver<Vec<u8>>,
-    /// What the screen got since the last wait, and all that it got.
+    /// The output since the last wait, and all output.
     seen: Vec<u8>,
     all: Vec<u8>,
     size: [u16; 2],
@@ -34,7 +34,7 @@ pub(crate) struct Session {
 /// Columns and rows.
 const SIZE: [u16; 2] = [100, 24];
 
-/// Starts a command in a new terminal, of which it returns both ends.
+/// Starts a command in a new terminal.
 fn start(folder: &Folder, args: &[&str], [columns, rows]: [u16; 2]) -> (Child, File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -83,7 +83,7 @@ impl Session {
         self.child.id()
     }
 
-    /// Takes what the screen gets, at most for so long.
+    /// Receives output, for up to this duration.
     pub(crate) fn take(&mut self, wait: Duration) {
         if let Ok(piece) = self.pieces.recv_timeout(wait) {
             self.all.extend(&piece);
@@ -91,12 +91,12 @@ impl Session {
         }
     }
 
-    /// What the screen shows.
+    /// The contents of the screen.
     fn screen(&self) -> Screen {
         Screen::of(self.size.map(usize::from), &self.all)
     }
 
-    /// Waits until the screen shows what is wanted.
+    /// Waits until the screen satisfies a condition.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, is_there: impl Fn(&Screen) -> bool) -> Screen {
         let start = Instant::now();
@@ -117,7 +117,7 @@ impl Session {
         self.until(text, |screen| screen.text().contains(text))
     }
 
-    /// Waits until the screen has got this text since the last wait.
+    /// Waits until this text was output since the last wait.
     #[track_caller]
     fn wait(&mut self, text: &str) {
         let start = Instant::now();
@@ -132,7 +132,7 @@ impl Session {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end of the command. Returns what the screen got, after checking that the terminal is as before.
+    /// Waits for the end of the command, and checks that the terminal was restored. Returns the output.
     #[track_caller]
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
@@ -161,7 +161,7 @@ impl Session {
 
 const LEFT: &str = "\x1b[?1049l";
 
-/// Ctrl-Z gives the terminal back and stops the process; afterwards the screen is drawn again.
+/// Ctrl-Z restores the terminal and stops the process; afterwards the screen is drawn again.
 #[test]
 fn suspended_and_continued() {
     let folder = Folder::new();
@@ -235,7 +235,7 @@ fn control_c_and_signals_give_the_terminal_back() {
 fn the_end_of_the_terminal_is_the_end() {
     let folder = Folder::new();
     folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
-    // Without a session of its own the command gets no signal when the terminal is closed.
+    // Without a separate session, the command gets no signal when the terminal is closed.
     let (mut child, mut ours, theirs) = start(&folder, &["view", "a"], SIZE);
     drop(theirs);
     let (mut piece, mut seen) = ([0; 4096], String::new());
@@ -269,7 +269,7 @@ fn what_cannot_be_shown_is_an_error() {
         let behind = text.rsplit(LEFT).next().unwrap();
         assert!(behind.contains(words), "it is said after the terminal is given back: {text:?}");
     }
-    // Damage that is found later is told in the last line, and the viewer goes on.
+    // Damage found later is reported in the last line, and the viewer continues.
     pack_damaged(&folder);
     let mut session = Session::start(&folder, &["view", "a"]);
     session.wait("damaged");
@@ -277,7 +277,7 @@ fn what_cannot_be_shown_is_an_error() {
     session.shows("4 chunks: 3 stored, 1 damaged");
     session.press("q");
     assert!(session.end().0.success());
-    // A message that is longer than a line takes more of them.
+    // A message longer than a line takes several lines.
     let message = folder.fails(1, &["cat", "a"]);
     let message = message.trim_start_matches("b2kit: a: ").trim_end();
     let mut session = Session::sized(&folder, &["view", "a"], [40, 20]);
@@ -351,7 +351,7 @@ fn terminals_with_pixels_get_the_colours_of_all_items() {
         assert!(status.success() && !text.contains('\u{2580}'), "{how}: {text:?}");
         let png = data_encoding::BASE64.decode(data(&text).as_bytes()).unwrap();
         let ([rows, columns], shown) = pixels(&png);
-        // Cells at the edges may have transparent pixels behind the picture.
+        // Cells at the edges may have transparent pixels beyond the picture.
         let is_there = |row: usize, column: usize| shown[row * columns + column].is_some();
         let high = (0..rows).take_while(|row| is_there(*row, 0)).count();
         let wide = (0..columns).take_while(|column| is_there(0, *column)).count();
@@ -377,7 +377,7 @@ fn sixels_are_sent_where_the_terminal_is_known_to_have_them() {
     folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
     let mut session = Session::start(&folder, &["view", "a", "--pixels", "sixel"]);
     session.wait("\x1bP0;1;0q\"1;1;");
-    // Help covers the picture, which comes back behind it.
+    // Help covers the picture, which reappears afterwards.
     session.press("?");
     session.wait("swap rows");
     session.press("?");
@@ -386,7 +386,7 @@ fn sixels_are_sent_where_the_terminal_is_known_to_have_them() {
     assert!(session.end().0.success());
 }
 
-/// The colour of a value from 0 to `last`, as pictures have it.
+/// The colour of a value from 0 to `last` in pictures.
 fn colours(folder: &Folder, name: &str) -> Vec<[u8; 3]> {
     pixels(&folder.ok(&["cat", name, "--png"])).1.into_iter().map(Option::unwrap).collect()
 }
@@ -410,13 +410,13 @@ fn keys_and_the_mouse_point_to_items() {
     };
     session.shows(&told(20, 30));
     session.press("\x1b[A\x1b[A\x1b[D");
-    // Arms around the item, which itself is not covered.
+    // The arms surround the item and do not cover it.
     let screen = session.until("the item above", |screen| {
         screen.text().contains(": ") && screen.text().contains('\u{2500}') && screen.text().contains("[18,")
     });
     let column = screen.text().lines().find(|line| line.contains('\u{2500}')).unwrap().to_owned();
     assert_eq!(column.matches('\u{2500}').count(), 6, "{column}");
-    // At the edge it stays, and what was a crosshair goes with Escape.
+    // It stops at the edge, and Escape hides it.
     session.press(&"\x1b[D".repeat(70));
     session.until("the first column", |screen| screen.text().contains(", 0]  lat -"));
     session.press("\x1b[C");
@@ -483,7 +483,7 @@ fn a_build_without_the_page_says_how_to_get_it() {
     assert!(!folder.ok_text(&["view", "--help"]).contains("--web"));
 }
 
-/// The picture of the terminal in the documentation is what this draws; with `B2KIT_BLESS=1` it is written.
+/// The picture of the terminal in the documentation is up to date; `B2KIT_BLESS=1` writes it.
 #[test]
 fn screenshot_of_the_documentation() {
     let folder = Folder::new();
@@ -508,7 +508,7 @@ fn screenshot_of_the_documentation() {
     assert!(known == svg, "{} is another picture: run this with B2KIT_BLESS=1", path.display());
 }
 
-/// Values are whole, or end with a mark where the screen ends.
+/// Values are complete, or end with a mark at the edge of the screen.
 #[test]
 fn values_are_not_cut_without_a_mark() {
     let folder = Folder::new();

@@ -72,7 +72,7 @@ impl<'a> BlockDecoder<'a> {
     /// to the codec, and a delta filter after it.
     fn undone_in_part(&self, len: usize) -> Option<(Option<Active<'a>>, Option<Active<'a>>)> {
         let refers = |filter: &Active<'_>, to| filter.reference == to;
-        // Other filters undo the whole block, in a buffer of their own that the limits do not count.
+        // Other filters undo the whole block, in a separate buffer that the limits do not count.
         let in_parts = |filter: &Active<'_>| filter.in_parts || filter.planes_of(len).is_some();
         // Delta works word by word, on the output of the filter before it.
         let (delta, front) = match self.filters.as_slice().split_last() {
@@ -86,7 +86,7 @@ impl<'a> BlockDecoder<'a> {
         }
     }
 
-    /// Decodes a whole block to get a part of it, where the filters allow nothing less.
+    /// Decodes a whole block to get a part of it, for filters that require it.
     fn part_of_whole(
         &mut self,
         nblock: usize,

@@ -8,16 +8,16 @@ use crate::ChunkError;
 use crate::decode::streams::Stream;
 use crate::model::layout::Body;
 
-/// Most streams per block: one for each byte of an item.
+/// Maximum number of streams per block: one for each byte of an item.
 const MAX_STREAMS: usize = 255;
 
 /// The pattern that a block repeats.
-pub(super) struct Repeated {
+pub(super) struct RepeatedPattern {
     bytes: [u8; MAX_STREAMS],
     len: usize,
 }
 
-impl Repeated {
+impl RepeatedPattern {
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
@@ -33,10 +33,10 @@ impl BlockDecoder<'_> {
     }
 
     /// Returns the pattern that the block repeats from its first byte on, if all its streams are runs.
-    pub(super) fn repeated(&self, block: &Block<'_>) -> Option<Repeated> {
+    pub(super) fn repeated(&self, block: &Block<'_>) -> Option<RepeatedPattern> {
         let mut streams = block.streams.clone();
         let Ok(Stream::Run(_)) = streams.clone().next() else { return None };
-        let mut repeated = Repeated { bytes: [0; MAX_STREAMS], len: block.nstreams };
+        let mut repeated = RepeatedPattern { bytes: [0; MAX_STREAMS], len: block.nstreams };
         for byte in repeated.bytes.get_mut(..block.nstreams)? {
             let Ok(Stream::Run(value)) = streams.next() else { return None };
             *byte = value;

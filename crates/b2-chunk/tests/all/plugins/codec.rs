@@ -12,7 +12,7 @@ fn lz4() -> Arc<dyn Codec> {
     b2_chunk::codecs::builtin().into_iter().find(|codec| codec.id() == CodecId::LZ4).unwrap()
 }
 
-/// LZ4 under another name, recording its calls.
+/// LZ4 under a different name, recording its calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TestCodec {
     pub(crate) properties: CodecProperties,

@@ -134,6 +134,6 @@ fn levels_that_it_names_are_tried_where_parameters_are_chosen() {
     // As small as LZ4 and cheaper.
     assert_eq!(choose(CodecProperties::BYTES, Goal::Speed).0, ID);
     assert_ne!(choose(CodecProperties::UNKNOWN, Goal::Speed).0, ID, "nothing lossy is chosen");
-    // The level that is not among the smallest is not tried, and the others give more than others' do.
+    // The level that is not among the smallest is not tried, and the others have a better ratio than other codecs.
     assert_ne!(choose(CodecProperties::BYTES, Goal::Size), (ID, 3));
 }

@@ -145,7 +145,7 @@ impl Filter for TestFilter {
         range: std::ops::Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
-        assert!(self.properties.in_parts, "asked for a part, which it has not offered");
+        assert!(self.properties.in_parts, "a part was requested without in_parts");
         self.note(cx, meta, |seen| match src {
             FilteredBlock::Block(_) => seen.parts += 1,
             FilteredBlock::Planes(_) => seen.planes += 1,

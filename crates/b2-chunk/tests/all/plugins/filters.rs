@@ -27,7 +27,7 @@ fn every_kind_comes_back_alone_and_between_others() {
                 }
             }
         }
-        // Of which it says nothing.
+        // An undeclared property.
         let mut filter = TestFilter::new(kind);
         if filter.properties.reference == b2_chunk::filters::Reference::None {
             filter.properties = FilterProperties::UNKNOWN.in_parts(true);
@@ -46,13 +46,13 @@ fn planes_split_blocks_and_are_undone_in_parts() {
     assert!(chunk.header().is_split());
     assert!(filter.seen.lock().unwrap().planes > 0);
 
-    // In one stream they are parts of a block.
+    // In a single stream, planes are parts of the block.
     let filter = TestFilter::new(Kind::Bytes);
     round_trip(&items(100_000), builder().splitmode(SplitMode::Never), &with(&filter));
     let seen = filter.seen.lock().unwrap();
     assert!(seen.parts > 0 && seen.planes == 0, "{seen:?}");
 
-    // Bits are not what blocks are split for, but their planes serve where they are.
+    // Blocks are not split for bits, but if they are, the planes of bits are used.
     let filter = TestFilter::new(Kind::Bits);
     assert!(!round_trip(&items(100_000), builder(), &with(&filter)).header().is_split());
     assert_eq!(filter.seen.lock().unwrap().planes, 0);
@@ -123,7 +123,7 @@ fn repeated_items_are_special_only_where_nothing_could_become_of_them() {
         let special = (lossless && shapeless).then_some(SpecialKind::Value);
         assert_eq!(chunk.header().special(), special);
     }
-    // What a lossy one makes of the items.
+    // The items after a lossy filter.
     let filter = TestFilter::new(Kind::Even);
     let chunk = Chunk::compress_bytes(&plain, &builder().plugins(with(&filter)).build().unwrap()).unwrap();
     reads_as(&chunk, &0x0002_0406u32.to_le_bytes().repeat(20_000), &with(&filter));
@@ -143,7 +143,7 @@ fn references_are_block_0_as_it_is_decoded() {
         let stored = &chunk.as_bytes()[lazy.block_extent(1)];
         assert!(lazy.decoder(&dparams).unwrap().decode(1, stored, None, &mut block).is_err());
 
-        // Words take no more of block 0 than stands at their place.
+        // Words need block 0 only at their own position.
         if kind == Kind::Words {
             let (start, mut part) = (&items(50_000)[..16], [0; 4]);
             lazy.decoder(&dparams).unwrap().decode_part(1, stored, Some(start), 4..8, &mut part).unwrap();

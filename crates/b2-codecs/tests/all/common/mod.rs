@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Code shared by the tests of this crate.
 
 use b2_codecs::*;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn codecs_of(id: CodecId) -> Vec<Arc<dyn Codec>> {
     all_codecs().into_iter().filter(|codec| codec.id() == id).collect()
 }
 
-/// Those that encode.
+/// The codecs that encode.
 pub(crate) fn encoding_codecs() -> Vec<Arc<dyn Codec>> {
     all_codecs().into_iter().filter(|codec| ![CodecId::NDLZ, CodecId::SNAPPY].contains(&codec.id())).collect()
 }
@@ -90,7 +90,7 @@ pub(crate) fn decode(decoder: &mut dyn Decoder, src: &[u8], len: usize) -> Resul
     let mut first = vec![0x00; len];
     let mut second = vec![0xa5; len];
     let result = decoder.decode(src, &mut first);
-    // Which error may differ: the C library checks in another order while a dictionary is new to it.
+    // The errors may differ: the C library checks in a different order while a dictionary is new.
     assert_eq!(result.is_ok(), decoder.decode(src, &mut second).is_ok(), "first answer {result:?}");
     result?;
     assert_eq!(first, second, "the answer depends on what the buffer held before");

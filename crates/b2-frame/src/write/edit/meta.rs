@@ -139,7 +139,7 @@ impl FrameEditor {
         Ok(())
     }
 
-    /// Returns what changes the vlmetalayers.
+    /// Returns the vlmetalayers for changing.
     pub fn vlmeta(&mut self) -> EditVlMeta<'_> {
         EditVlMeta(&mut self.draft)
     }
@@ -162,7 +162,7 @@ impl EditVlMeta<'_> {
         let name = name.as_ref();
         self.0.set_vlmetalayer(name, value)?;
         if name == INDEXES.as_bytes() {
-            // They describe the items as they are now.
+            // They describe the current items.
             self.0.state.items_changed = false;
         }
         Ok(())

@@ -240,7 +240,7 @@ impl FrameEditor {
         Ok(schunk)
     }
 
-    /// Returns whether what follows the chunks is as it was committed.
+    /// Returns whether the bytes after the chunks are unchanged since the commit.
     fn has_committed_tail(&self) -> bool {
         let (old, new) = (&self.committed, &self.draft.state);
         Arc::ptr_eq(&old.entries, &new.entries)

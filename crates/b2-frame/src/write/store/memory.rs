@@ -1,8 +1,8 @@
 //! Frames in memory.
 //!
 //! Each chunk is a separate piece, and the bytes of a piece never change. A commit makes a new list of pieces, from
-//! which replaced chunks are missing: their memory is free at once, unless a snapshot holds it, and new chunks get
-//! their offsets. So snapshots stay as they are, however much changes, and dead space does not grow.
+//! which replaced chunks are missing: their memory is freed immediately, unless a snapshot holds it, and new chunks get
+//! their offsets. So snapshots do not change, and dead space does not grow.
 
 use std::io;
 use std::ops::Range;

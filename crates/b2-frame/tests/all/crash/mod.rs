@@ -10,7 +10,7 @@ pub mod reopen;
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_frame::{FrameError, INDEX_NAME, ReadCosts, SuperChunk};
+use b2_frame::{FrameError, INDEX_NAME, ReadTuning, SuperChunk};
 use b2_storage_sim::{CrashPlan, CrashState, Image, SimFs, every_crash};
 use contents::Contents;
 use dump::Dump;
@@ -86,8 +86,8 @@ pub fn read(fs: &SimFs) -> Result<Option<Contents>, String> {
     if schunk.block_starts_len().is_some() {
         // Tables must match the frame, whichever state they are from.
         schunk.verify_checksums().map_err(|error| error.to_string())?;
-        let costs = ReadCosts::REMOTE.small(100).head(64);
-        let (far, plain) = (schunk.with_costs(costs), contents.plain());
+        let tuning = ReadTuning::REMOTE.whole_chunk_max(100).head_len(64);
+        let (far, plain) = (schunk.with_tuning(tuning), contents.plain());
         for at in (0..plain.len()).step_by(997) {
             let read = far.read_bytes(at as u64..at as u64 + 1).map_err(|error| error.to_string())?;
             if read != plain[at..=at] {

@@ -260,6 +260,24 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
     assert_eq!(schunk.read_bytes(0..1).unwrap_err().kind(), ErrorKind::Changed);
     assert!(schunk.refresh().unwrap());
     assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
+    // The same for a caller that has the lock: the file is read again, even if the lock file is another one.
+    for n in 0..4 {
+        if n == 2 {
+            fs::remove_file(dir.path().join("frame.b2lock")).unwrap();
+            fs::write(dir.path().join("frame.b2lock"), [7; 16]).unwrap();
+        }
+        let (items, frame) = &states[n % 2];
+        let lock = fs::File::options().read(true).write(true).open(dir.path().join("frame.b2lock")).unwrap();
+        overwrite(&path, &lock, frame);
+        assert!(schunk.refresh_locked().unwrap(), "{n}");
+        assert!(!schunk.refresh_locked().unwrap(), "{n}");
+        let held = schunk.hold_lock().unwrap();
+        assert_eq!(schunk.read_bytes(0..16_000).unwrap(), *items);
+        drop(held);
+        overwrite(&path, &lock, frame);
+        assert_eq!(schunk.read_bytes(0..1).unwrap_err().kind(), ErrorKind::Changed, "{n}");
+    }
+    assert!(schunk.refresh().unwrap());
     // Our own changes overwrite nothing, so readers need not wait for them.
     let mut editor = options().edit(&path).unwrap();
     let beside = SuperChunk::open(&path).unwrap();

@@ -78,7 +78,7 @@ fn metalayers_are_added_with_the_commit() {
     }
 }
 
-/// An editor that goes on after it has added a metalayer.
+/// An editor that continues after it has added a metalayer.
 #[test]
 fn an_editor_changes_what_it_has_written_anew() {
     for home in HOMES {

@@ -1,6 +1,6 @@
 //! Snapshots and open readers while a frame changes.
 
-use b2_frame::{FrameError, Storage};
+use b2_frame::{FrameError, Storage, SuperChunk};
 
 use super::{HOMES, Home, chunks, params};
 use crate::common::{compact_beside_readers, cparams, data};
@@ -134,14 +134,18 @@ fn rolled_back_snapshots_are_of_no_use() {
 
 #[test]
 fn readers_see_the_newest_state_after_a_refresh() {
-    for storage in [Storage::Contiguous, Storage::Sparse] {
+    type Refresh = fn(&mut SuperChunk) -> Result<bool, FrameError>;
+    let ways: [Refresh; 3] = [SuperChunk::refresh, SuperChunk::refresh_locked, SuperChunk::refresh_to_read];
+    for (refresh, storage) in
+        ways.into_iter().flat_map(|way| [(way, Storage::Contiguous), (way, Storage::Sparse)])
+    {
         let mut home = home(Some(storage));
         let mut reader = home.read();
-        assert!(!reader.refresh().unwrap());
+        assert!(!refresh(&mut reader).unwrap());
         let mut editor = home.edit();
         editor.update_bytes(0, &chunk(10)).unwrap();
         editor.snapshot().unwrap();
-        assert!(!reader.refresh().unwrap(), "not committed yet");
+        assert!(!refresh(&mut reader).unwrap(), "not committed yet");
         assert_eq!(chunks(&reader), [chunk(0), chunk(1), chunk(2)]);
         editor.commit().unwrap();
         match storage {
@@ -150,8 +154,8 @@ fn readers_see_the_newest_state_after_a_refresh() {
                 assert!(matches!(reader.chunk(0).decompress(), Err(FrameError::Changed { .. })));
             }
         }
-        assert!(reader.refresh().unwrap());
-        assert!(!reader.refresh().unwrap());
+        assert!(refresh(&mut reader).unwrap());
+        assert!(!refresh(&mut reader).unwrap());
         assert_eq!(chunks(&reader), [chunk(10), chunk(1), chunk(2)]);
         // Also if the file was replaced, and for a snapshot that is refreshed.
         let mut snapshot = editor.snapshot().unwrap();
@@ -160,7 +164,7 @@ fn readers_see_the_newest_state_after_a_refresh() {
             editor.commit().unwrap();
         }
         drop(editor);
-        assert!(reader.refresh().unwrap() && snapshot.refresh().unwrap());
+        assert!(refresh(&mut reader).unwrap() && refresh(&mut snapshot).unwrap());
         assert_eq!(chunks(&reader), [chunk(10), chunk(2)]);
         assert_eq!(chunks(&snapshot), [chunk(10), chunk(2)]);
     }

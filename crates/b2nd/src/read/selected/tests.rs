@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, SpecialKind};
-use b2_frame::{Compare, FrameError, FrameParams, FrameWriter, Job, Read, ReadCosts, Request, SuperChunk};
+use b2_frame::{Compare, FrameError, FrameParams, FrameWriter, Job, Read, ReadTuning, Request, SuperChunk};
 use b2_testkit::Rng;
 use bytes::Bytes;
 
@@ -198,10 +198,15 @@ fn any_order_of_arrival_gives_the_same() {
         let path = dir.path().join(case.to_string());
         let (frame, twin) = mixed(&base, dice, (case % 10 == 0).then_some(&path));
         // `tiny` fetches as little as a single byte at a time.
-        let tiny = ReadCosts::LOCAL.small(0).head(0).gap(0).at_once(0).ahead(case % 2 == 0);
-        let costs = [ReadCosts::LOCAL, ReadCosts::REMOTE, tiny][dice.below(3)];
+        let tiny = ReadTuning::LOCAL
+            .whole_chunk_max(0)
+            .head_len(0)
+            .coalesce_gap(0)
+            .coalesce_max(0)
+            .prefetch(case % 2 == 0);
+        let tuning = [ReadTuning::LOCAL, ReadTuning::REMOTE, tiny][dice.below(3)];
         let compares = [Compare::Never, Compare::Once, Compare::Always];
-        let frame = frame.with_costs(costs).with_compare(compares[dice.below(3)]);
+        let frame = frame.with_tuning(tuning).with_compare(compares[dice.below(3)]);
         let array = NdArray::from_super_chunk(frame).unwrap();
         for _ in 0..4 {
             let view = array.slice(selection(&shape, dice)).unwrap();
@@ -240,15 +245,15 @@ fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
 /// Checks the formula of docs/explanation/reading.md: rounds = heads + blocks, however many chunks are touched.
 #[test]
 fn rounds_follow_the_formula() {
-    let with = |array: &NdArray, costs: ReadCosts, compare: Compare| {
-        let frame = array.super_chunk().clone().with_costs(costs).with_compare(compare);
+    let with = |array: &NdArray, tuning: ReadTuning, compare: Compare| {
+        let frame = array.super_chunk().clone().with_tuning(tuning).with_compare(compare);
         NdArray::from_super_chunk(frame).unwrap()
     };
     let item = || vec![Selection::from(700), Selection::from(300)];
     let plane = || vec![Selection::from(700), Selection::from(..)];
     let all = || vec![Selection::from(..), Selection::from(..)];
     let base = noise(&[]);
-    let far = ReadCosts::REMOTE.small(0).ahead(false);
+    let far = ReadTuning::REMOTE.whole_chunk_max(0).prefetch(false);
     for compare in [Compare::Never, Compare::Once] {
         let array = with(&base, far, compare);
         assert_eq!(counted(&array, item()).rounds, 2);
@@ -259,7 +264,7 @@ fn rounds_follow_the_formula() {
         assert_eq!(counted(&array, all()).rounds, 2);
     }
     // Blocks of equal size are at the positions where they are expected.
-    let ahead = ReadCosts::REMOTE.small(0);
+    let ahead = ReadTuning::REMOTE.whole_chunk_max(0);
     for compare in [Compare::Never, Compare::Once, Compare::Always] {
         let array = with(&base, ahead, compare);
         assert_eq!(counted(&array, item()).rounds, 1);
@@ -268,7 +273,7 @@ fn rounds_follow_the_formula() {
         assert_eq!((counted(&array, all()).rounds, counted(&array, all()).ranges), (1, 16));
     }
     // Small chunks come with their heads.
-    let whole = ReadCosts::REMOTE.small(1 << 20);
+    let whole = ReadTuning::REMOTE.whole_chunk_max(1 << 20);
     let array = with(&base, whole, Compare::Never);
     assert_eq!(
         (counted(&array, item()).rounds, counted(&array, all())),
@@ -278,7 +283,7 @@ fn rounds_follow_the_formula() {
     let array = with(&base, far, Compare::Always);
     assert_eq!(counted(&array, item()).rounds, 2);
     // Heads of unexpected size need one more round.
-    let narrow = ReadCosts::REMOTE.small(0).head(0);
+    let narrow = ReadTuning::REMOTE.whole_chunk_max(0).head_len(0);
     let cparams =
         Compression::new().itemsize(4).codec(CodecId::ZSTD).no_filters().use_dict(true).build().unwrap();
     let builder = ArrayBuilder::new::<u32>([64, 64]).chunks([64, 64]).blocks([8, 8]).compression(cparams);

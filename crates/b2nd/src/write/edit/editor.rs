@@ -9,7 +9,7 @@ use b2_frame::{CommitReport, EditOptions, FrameEditor};
 use bytes::Bytes;
 
 use crate::model::meta::{METALAYER, OLD_METALAYER};
-use crate::read::array::{About, check_chunksize};
+use crate::read::array::{ArrayInfo, check_chunksize};
 use crate::write::produce::controlled;
 use crate::{Dtype, Geometry, NdArray, NdError};
 
@@ -69,7 +69,7 @@ pub struct ArrayEditor {
     pub(super) dtype: Dtype,
     /// The properties of the array when it was opened. Everything but its geometry remains valid. The array itself
     /// would keep the file open, which Windows then cannot replace, and the memory of a frame replaced by a compaction.
-    opened: Arc<About>,
+    opened: Arc<ArrayInfo>,
     /// Compression of new chunks; `None` if this build lacks the codec or a filter.
     pub(super) cparams: Option<CParams>,
     /// Whether the frame header has the array's block size, which C-Blosc2 needs for special index

@@ -281,7 +281,7 @@ impl ItemUpdate<'_> {
     }
 }
 
-/// Returns whether the array's edge clips a chunk. What lies beyond the edge must stay zero.
+/// Returns whether the array's edge clips a chunk. Items beyond the edge must stay zero.
 fn is_cut(array: &NdArray, nchunk: usize) -> bool {
     let g = array.geometry();
     let (_, len) = g.chunk_box(&g.chunk_coords(nchunk as u64));

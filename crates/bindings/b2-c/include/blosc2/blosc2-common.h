@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the other headers need. */
+/* Definitions for the other headers. */
 #ifndef BLOSC_BLOSC2_BLOSC2_COMMON_H
 #define BLOSC_BLOSC2_BLOSC2_COMMON_H
 
@@ -14,7 +14,7 @@
 #define BLOSC_UNUSED_VAR
 #endif
 
-/* Says that a parameter is not used on purpose. */
+/* Marks a parameter as intentionally unused. */
 #define BLOSC_UNUSED_PARAM(x) ((void)(x))
 
 #endif

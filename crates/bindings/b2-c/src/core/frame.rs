@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use b2_chunk::Plugins;
 use b2_frame::{
-    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, INDEXES, ReadFiles,
-    ReadOptions, RetryPolicy, Storage, SuperChunk, WriteOptions, retry_on_change,
+    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, HeldLock, INDEXES,
+    ReadFiles, ReadOptions, RetryPolicy, Storage, SuperChunk, WriteOptions, retry_on_change,
 };
 use bytes::Bytes;
 
@@ -142,7 +142,7 @@ impl ReadLock {
             }
             *users += 1;
             drop(users);
-            let shared = SharedLock { lock: lock.clone(), first };
+            let shared = SharedLock { lock: lock.clone(), first, held: None };
             // It may have been removed, and others lock a new one.
             if !first || lock.0.metadata().ok()?.nlink() > 0 {
                 self.lock = Some(lock);
@@ -182,6 +182,8 @@ impl LockFile {
 pub(crate) struct SharedLock {
     lock: Arc<LockFile>,
     first: bool,
+    /// Spares the reads of the newest state their checks for changes.
+    held: Option<HeldLock>,
 }
 
 impl SharedLock {
@@ -196,6 +198,7 @@ impl SharedLock {
 
 impl Drop for SharedLock {
     fn drop(&mut self) {
+        self.held = None;
         let mut users = self.lock.users();
         *users -= 1;
         if *users == 0 {
@@ -288,27 +291,44 @@ impl Frame {
     }
 
     /// Checks whether another handle or program changed the frame. Returns whether it did and, with locking on, a lock
-    /// that prevents further changes.
-    pub(crate) fn refresh(&mut self) -> Result<(bool, Option<SharedLock>)> {
+    /// that prevents further changes. `to_read`: only chunks are read next, which finds changes, too.
+    pub(crate) fn refresh(&mut self, to_read: bool) -> Result<(bool, Option<SharedLock>)> {
         let here = !matches!(&self.location, FrameLocation::Path { files: Files::Disk, .. });
         if here || self.lock_depth > 0 || self.transaction_depth > 0 {
             return Ok((false, None));
         }
-        let shared = self.shared();
-        self.look()?;
-        self.reading.counter = shared.as_ref().map(SharedLock::counter);
+        let mut shared = self.shared();
+        let counter = shared.as_ref().map(SharedLock::counter);
+        if counter.is_some() && counter == self.reading.counter {
+            // Programs that do not lock are noticed by the header.
+            self.hold(&mut shared);
+        }
+        self.look(match (&shared, to_read) {
+            (Some(_), _) => SuperChunk::refresh_locked,
+            (None, true) => SuperChunk::refresh_to_read,
+            (None, false) => SuperChunk::refresh,
+        })?;
+        self.reading.counter = counter;
+        self.hold(&mut shared);
         Ok((self.seen(), shared))
     }
 
     /// Reads the newest state, if it changed. Returns whether it did.
-    fn look(&mut self) -> Result<bool> {
+    fn look(&mut self, refresh: impl FnOnce(&mut SuperChunk) -> Result<bool, FrameError>) -> Result<bool> {
         self.reader()?;
-        let newer = self.reader.as_mut().map_or(Ok(false), SuperChunk::refresh)?;
+        let newer = self.reader.as_mut().map_or(Ok(false), refresh)?;
         if newer {
             self.editor = None;
             self.is_stale = true;
         }
         Ok(newer)
+    }
+
+    /// Records that the newest state is held by a lock.
+    fn hold(&self, shared: &mut Option<SharedLock>) {
+        if let (Some(shared), Some(reader)) = (shared, &self.reader) {
+            shared.held = reader.hold_lock();
+        }
     }
 
     /// With locking on, waits for writers and blocks them until the result is dropped. Does nothing while this handle
@@ -340,11 +360,12 @@ impl Frame {
 
     /// With locking on, reloads changes and blocks writers until the result is dropped.
     pub(super) fn refresh_locked(&mut self) -> Result<Option<SharedLock>> {
-        let shared = self.shared();
-        if let Some(counter) = shared.as_ref().filter(|shared| shared.first).map(SharedLock::counter)
-            && self.reading.counter.replace(counter) != Some(counter)
-        {
-            self.look()?;
+        let mut shared = self.shared();
+        if let Some(counter) = shared.as_ref().filter(|shared| shared.first).map(SharedLock::counter) {
+            if self.reading.counter.replace(counter) != Some(counter) {
+                self.look(SuperChunk::refresh_locked)?;
+            }
+            self.hold(&mut shared);
         }
         Ok(shared)
     }
@@ -358,7 +379,7 @@ impl Frame {
         };
         let recover = |frame: &mut Self, _: &Error, pause| {
             let waits = frame.locking && frame.lock_depth == 0 && frame.transaction_depth == 0;
-            let retries = waits && frame.look()?;
+            let retries = waits && frame.look(SuperChunk::refresh)?;
             if retries {
                 std::thread::sleep(pause);
             }
@@ -408,7 +429,7 @@ impl Frame {
     fn take_lock(&mut self) -> Result<FrameEditor> {
         self.editor = None;
         let editor = self.opened(true)?;
-        let newer = self.reader.as_mut().map(SuperChunk::refresh);
+        let newer = self.reader.as_mut().map(SuperChunk::refresh_locked);
         self.is_stale |= !matches!(newer, Some(Ok(false)));
         Ok(editor)
     }
@@ -505,7 +526,7 @@ impl Frame {
                 self.editor = Some(self.take_lock()?);
                 self.reader = None;
             } else {
-                self.is_stale = self.refresh()?.0;
+                self.is_stale = self.refresh(false)?.0;
             }
         }
         self.transaction_depth += 1;

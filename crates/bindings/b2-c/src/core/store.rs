@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkHeader, Compression, Plugins, SpecialKind};
-use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, OutdatedIndexes, WriteOptions, outdate_indexes};
+use b2_frame::{
+    Entry, FrameParams, FrameWriter, INDEXES, OutdatedIndexes, SuperChunk, WriteOptions, outdate_indexes,
+};
 use bytes::Bytes;
 
 use crate::abi::code;
@@ -57,6 +59,17 @@ pub(crate) struct MemoryChunks {
 #[derive(Default)]
 struct ChunkPointers(Vec<*mut u8>);
 
+/// Reads a chunk of a frame.
+pub(crate) fn whole_chunk(reader: &SuperChunk, nchunk: usize) -> Result<ChunkBytes> {
+    let chunk = reader.chunk(nchunk);
+    let bytes = chunk.read()?.into_bytes();
+    if matches!(chunk.entry()?, Entry::Special(_)) {
+        // Nothing was read that would have noticed a change of the index.
+        reader.check_guard()?;
+    }
+    Ok(ChunkBytes::Read(bytes))
+}
+
 impl ChunkStore {
     /// Returns the number of chunks.
     pub(crate) fn len(&mut self) -> Result<usize> {
@@ -85,9 +98,7 @@ impl ChunkStore {
         self.check(nchunk)?;
         match self {
             Self::MemoryChunks(memory) => Ok(ChunkBytes::Listed(memory.chunks[nchunk].clone())),
-            Self::Frame(frame) => {
-                frame.reading(|reader| Ok(ChunkBytes::Read(reader.chunk(nchunk).read()?.into_bytes())))
-            }
+            Self::Frame(frame) => frame.reading(|reader| whole_chunk(reader, nchunk)),
         }
     }
 

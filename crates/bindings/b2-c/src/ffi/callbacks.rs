@@ -49,7 +49,7 @@ pub(crate) fn notify_contexts() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Information about the current call for codecs and filters of users.
+/// Information about the current call for user-defined codecs and filters.
 pub(crate) struct CallContext {
     params: ProgramCallbacks<(blosc2_cparams, blosc2_dparams)>,
     chunk: AtomicPtr<c_void>,
@@ -68,10 +68,7 @@ impl CallContext {
 
 /// Returns the codecs and filters of the engine and of the program.
 pub(crate) fn plugins(call: &Arc<CallContext>) -> Plugins {
-    let mut plugins = Plugins::builtin()
-        .with_codec(b2_zfp::FixedAccuracy)
-        .with_codec(b2_zfp::FixedPrecision)
-        .with_codec(b2_zfp::FixedRate);
+    let mut plugins = Plugins::builtin().with_codecs(b2_zfp::codecs());
     if let Ok(codecs) = CODECS.read() {
         for codec in codecs.iter() {
             plugins = plugins.with_codec(UserCodec { codec: *codec, call: call.clone() });
@@ -83,6 +80,12 @@ pub(crate) fn plugins(call: &Arc<CallContext>) -> Plugins {
         }
     }
     plugins
+}
+
+/// Returns whether the program has registered codecs or filters.
+pub(crate) fn has_own_plugins() -> bool {
+    CODECS.read().is_ok_and(|codecs| !codecs.is_empty())
+        || FILTERS.read().is_ok_and(|filters| !filters.is_empty())
 }
 
 /// Returns the id of a codec that was registered under a name, and the id of its library.

@@ -26,7 +26,7 @@ pub(crate) fn code_of_text(name: &str) -> Option<u8> {
 /// the size.
 ///
 /// # Safety
-/// `chunk` is null or points to a chunk of at most `len` bytes, or to `len` bytes of anything.
+/// `chunk` is null or points to a chunk of at most `len` bytes, or to `len` arbitrary bytes.
 pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
     let len = size(len, code::READ_BUFFER)?;
     ensure(!chunk.is_null(), code::NULL_POINTER)?;
@@ -34,7 +34,7 @@ pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a 
     // SAFETY: the caller guarantees these bytes.
     let head = unsafe { bytes(chunk, MIN_HEADER) }?;
     let cbytes = ChunkHead::parse(head)?.cbytes as usize;
-    // SAFETY: a chunk has as many bytes as its header states; anything else has `len`.
+    // SAFETY: a chunk has as many bytes as its header states; other data have `len` bytes.
     let chunk_bytes = unsafe { bytes(chunk, len.min(cbytes)) }?;
     if len < i32::MAX as usize && header::is_lazy(chunk_bytes) {
         // The header of a lazy chunk has the size with its blocks, which are missing, so `len` counts. SAFETY: the

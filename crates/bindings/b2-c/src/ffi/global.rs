@@ -117,7 +117,7 @@ impl GlobalState {
 
 #[allow(
     clippy::arc_with_non_send_sync,
-    reason = "contexts may be used by several threads; only their addresses of C are not `Send`"
+    reason = "contexts may be used by several threads; only their C addresses are not `Send`"
 )]
 fn arced(context: Context) -> Arc<Context> {
     Arc::new(context)
@@ -404,7 +404,7 @@ pub unsafe extern "C" fn blosc2_get_complib_info(
     })
 }
 
-/// Returns what an error code means.
+/// Returns a description of an error code.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_error_string(error_code: c_int) -> *const c_char {
     describe(error_code).as_ptr()

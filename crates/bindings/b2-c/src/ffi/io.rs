@@ -224,7 +224,7 @@ impl ReadAt for ProgramStream {
         }
         if place != own {
             if place.is_null() {
-                return Err(failed("the function for reading answers no bytes"));
+                return Err(failed("the function for reading returned no bytes"));
             }
             // SAFETY: the function returned this many bytes, which stay valid until the next call.
             buf.copy_from_slice(unsafe { std::slice::from_raw_parts(place.cast(), buf.len()) });
@@ -268,7 +268,7 @@ struct NewFile(Mutex<NewFileContent>);
 
 enum NewFileContent {
     Memory(Vec<u8>),
-    /// Written under this name; opened only if it is used again.
+    /// Written to the file of this name, which is opened only if it is used again.
     Named(IoFunctions, PathBuf),
     Opened(ProgramStream),
 }
@@ -301,7 +301,7 @@ impl NewFile {
     fn put(&self, functions: IoFunctions, path: &Path) -> IoResult<()> {
         let mut content = locked(&self.0);
         let NewFileContent::Memory(bytes) = &*content else {
-            return Err(failed("the file has a name already"));
+            return Err(failed("the file already has a name"));
         };
         let stream = functions.stream(path, c"wb")?;
         stream.write_all_at(0, bytes)?;

@@ -158,7 +158,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// Returns a text of C.
+/// Returns a C string as bytes.
 ///
 /// # Safety
 /// `text` is null or a C string that does not change during `'a`.

@@ -213,7 +213,7 @@ static void buffers(void) {
   CHECK(b2nd_copy_buffer2(2, 4, data, shape, start, stop, back, room, at) < 0);
 }
 
-/* A copy of the same chunks has the dtype that is asked for, also when it is opened again. */
+/* A copy of the same chunks has the requested dtype, even after it is reopened. */
 static void copies(void) {
   const int32_t chunk[2] = {10, 15};
   b2nd_context_t *ctx = context(true, NULL, SHAPE, chunk);

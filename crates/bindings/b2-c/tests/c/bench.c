@@ -1,4 +1,4 @@
-/* Speed of two libraries in one process: rounds by turns, the median of the ratios. Arguments: both libraries. */
+/* Speed of two libraries in one process: alternating rounds, the median of the ratios. Arguments: both libraries. */
 #define _GNU_SOURCE
 #include "two.h"
 
@@ -9,7 +9,7 @@
 /* This many different small chunks. */
 #define MANY 64
 
-/* The time that this thread has run, in seconds: others on the machine then disturb less. */
+/* CPU time of this thread in seconds, which other load disturbs less. */
 static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -33,8 +33,8 @@ static uint8_t *chunks[2], *back;
 static double sums[2];
 static int ncells;
 
-/* Prints how much faster the first library is, for so many different chunks by turns. Sizes in bytes. A processor learns the
- * branches of one small chunk by heart, which programs with many chunks do not see. */
+/* Prints how much faster the first library is, for this many different chunks in alternation. Sizes in bytes. A processor learns the
+ * branches of a single small chunk, which does not happen in programs with many chunks. */
 static void cell(const library *libs, int codec, int level, int filter, int32_t size, int nchunks) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.compcode = (uint8_t)codec;
@@ -76,7 +76,7 @@ static void cell(const library *libs, int codec, int level, int filter, int32_t 
       }
       spent[lib] = now() - started;
     }
-    /* Both read the chunks of the second one. */
+    /* Both read the chunks of the second library. */
     for (int turn = 0; turn < 2; turn++) {
       int lib = (turn + round) % 2;
       double started = now();

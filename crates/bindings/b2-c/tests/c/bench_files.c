@@ -1,4 +1,4 @@
-/* Speed of two libraries with files, in one process: rounds by turns, medians of the time of this thread. Arguments: both
+/* Speed of two libraries with files, in one process: alternating rounds, medians of the time of this thread. Arguments: both
  * libraries, and the start of the names of the cases [all]. Works in the current folder. */
 #define _GNU_SOURCE
 #include "b2nd.h"
@@ -86,7 +86,7 @@ static library load(const char *path) {
 static library libs[2];
 static const char *only = "";
 static int32_t *items, *out;
-/* The library and the storage of the case that runs, and what its setup has made. */
+/* The library and the storage of the current case, and the objects of its setup. */
 static library *lib;
 static bool contiguous, locking;
 static b2nd_array_t *array;
@@ -287,7 +287,7 @@ static void concatenate(void) {
   lib->remove("file");
 }
 
-/* A process that replaces chunks until it is killed, with the second library, so that both have the same to read next to. `pause` in
+/* A process that replaces chunks until it is killed, with the second library, so that both read next to the same writer. `pause` in
  * microseconds after each. */
 static pid_t start_writer(int pause) {
   pid_t writer = fork();
@@ -309,12 +309,12 @@ static pid_t start_writer(int pause) {
   }
 }
 
-/* Prints how many calls there are in a second of wall time next to a writer. */
+/* Prints the number of calls per second of wall time next to a writer, and the CPU time of this thread for each call. */
 static void next_to_a_writer(const char *name, void (*call)(void), int pause) {
   if (strncmp(name, only, strlen(only)) != 0) {
     return;
   }
-  double rates[2][ROUNDS], longest[2] = {0, 0};
+  double rates[2][ROUNDS], spent[2][ROUNDS], longest[2] = {0, 0};
   for (int round = 0; round < ROUNDS; round++) {
     for (int turn = 0; turn < 2; turn++) {
       int which = (turn + round) % 2;
@@ -322,7 +322,7 @@ static void next_to_a_writer(const char *name, void (*call)(void), int pause) {
       locked_file();
       pid_t writer = start_writer(pause);
       int calls = 0;
-      double started = now(CLOCK_MONOTONIC), last = started, end;
+      double started = now(CLOCK_MONOTONIC), last = started, end, begun = now(CLOCK_THREAD_CPUTIME_ID);
       do {
         call();
         calls++;
@@ -331,6 +331,7 @@ static void next_to_a_writer(const char *name, void (*call)(void), int pause) {
         last = end;
       } while (end - started < 0.3);
       rates[which][round] = calls / (end - started);
+      spent[which][round] = (now(CLOCK_THREAD_CPUTIME_ID) - begun) / calls;
       kill(writer, SIGKILL);
       waitpid(writer, NULL, 0);
       no_locked_file();
@@ -339,9 +340,12 @@ static void next_to_a_writer(const char *name, void (*call)(void), int pause) {
   }
   for (int which = 0; which < 2; which++) {
     qsort(rates[which], ROUNDS, sizeof(double), order);
+    qsort(spent[which], ROUNDS, sizeof(double), order);
   }
-  printf("%-40s %s ours %8.0f/s, C %8.0f/s: %.2f; longest %.1f, %.1f ms\n", name, contiguous ? "file  " : "folder", rates[0][ROUNDS / 2],
-         rates[1][ROUNDS / 2], rates[0][ROUNDS / 2] / rates[1][ROUNDS / 2], longest[0] * 1e3, longest[1] * 1e3);
+  double ours = spent[0][ROUNDS / 2], theirs = spent[1][ROUNDS / 2];
+  printf("%-40s %s ours %8.2f us, C %8.2f us: %.2f; %.0f/s, %.0f/s: %.2f; longest %.1f, %.1f ms\n", name, contiguous ? "file  " : "folder",
+         ours * 1e6, theirs * 1e6, theirs / ours, rates[0][ROUNDS / 2], rates[1][ROUNDS / 2],
+         rates[0][ROUNDS / 2] / rates[1][ROUNDS / 2], longest[0] * 1e3, longest[1] * 1e3);
   fflush(stdout);
 }
 

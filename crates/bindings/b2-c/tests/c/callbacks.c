@@ -1,4 +1,4 @@
-/* What programs give the library to call, files through its functions, and the small functions. */
+/* Callbacks of programs, files through functions of programs, and the small functions. */
 #include "b2nd.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 static int32_t data[N], back[N];
 static uint8_t chunk[sizeof(data) + BLOSC2_MAX_OVERHEAD];
 
-/* Adds what `user_data` points to. */
+/* Adds the number that `user_data` points to. */
 static int add_before(blosc2_prefilter_params *params) {
   const int32_t *from = (const int32_t *)params->input;
   int32_t *to = (int32_t *)params->output;
@@ -166,7 +166,7 @@ static void plugins(void) {
   }
 }
 
-/* What the tuner was told, in order. */
+/* The calls of the tuner, in order. */
 static char told[64];
 
 static void tell(char what, int right) {
@@ -227,7 +227,7 @@ static void tuners(void) {
   CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
   blosc2_schunk_free(schunk);
   CHECK(strcmp(told, "icbuf") == 0);
-  /* One that fails: so does compressing. */
+  /* If the tuner fails, so does compressing. */
   tuner.id = 182;
   tuner.name = "refuses";
   tuner.next_blocksize = refuse;
@@ -312,7 +312,7 @@ static void same_chunks(blosc2_schunk *schunk) {
   }
 }
 
-/* What is written anew, for a metalayer or since it was empty, is the file that later changes go to. */
+/* After the file is rewritten, for a metalayer or because it was empty, later changes go to the new file. */
 static void files_anew(const blosc2_io *io) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;

@@ -1,4 +1,4 @@
-/* Counts what holds, and says what does not. */
+/* Counts checks that pass, and prints those that fail. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -16,7 +16,7 @@ static int passed, failed;
     }                                                                                                          \
   } while (0)
 
-/* What `main` answers. */
+/* The exit code of `main`. */
 static inline int finish(const char *name) {
   printf("%s: %d passed, %d failed\n", name, passed, failed);
   return failed != 0 || passed == 0;

@@ -38,7 +38,7 @@ static void contexts(void) {
     CHECK(blosc2_decompress_ctx(dctx, chunk, cbytes - 1, back, sizeof(back)) < 0);
     CHECK(blosc2_decompress_ctx(cctx, chunk, cbytes, back, sizeof(back)) < 0);
     CHECK(blosc2_compress_ctx(dctx, data, sizeof(data), chunk, sizeof(chunk)) < 0);
-    /* No room: 0, and nothing beyond the room is written. */
+    /* No space: 0, and nothing is written beyond the buffer. */
     chunk[cbytes - 1] = 77;
     CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, cbytes - 1) == 0);
     CHECK(chunk[cbytes - 1] == 77);
@@ -176,7 +176,7 @@ static void process(void) {
   cbytes = blosc2_compress(9, BLOSC_BITSHUFFLE, 4, data, sizeof(data), chunk, sizeof(chunk));
   CHECK(cbytes > 0 && blosc2_decompress(chunk, cbytes, back, sizeof(back)) == (int)sizeof(data));
   CHECK(blosc2_compress(10, 0, 4, data, sizeof(data), chunk, sizeof(chunk)) == BLOSC2_ERROR_CODEC_PARAM);
-  /* Numbers of other filters are no shuffle: none is applied, as in C-Blosc2. */
+  /* Ids of other filters are not shuffles: none is applied, as in C-Blosc2. */
   cbytes = blosc2_compress(5, BLOSC_TRUNC_PREC, 4, data, sizeof(data), chunk, sizeof(chunk));
   CHECK(cbytes > 0 && blosc2_decompress(chunk, cbytes, back, sizeof(back)) == (int)sizeof(data));
   CHECK(memcmp(back, data, sizeof(data)) == 0);
@@ -217,7 +217,7 @@ static void instrumented(void) {
   CHECK(blosc2_decompress_ctx(dctx, chunk, cbytes, records, sizeof(records)) == (int)sizeof(records));
   for (int n = 0; n < 9; n++) {
     CHECK(records[n].cspeed > 0 && records[n].filter_speed > 0 && records[n].cratio > 0);
-    /* Of the whole blocks, the upper bytes of all items are zero. */
+    /* In the whole blocks, the upper bytes of all items are zero. */
     CHECK(records[n].flags[0] == (n < 8 && n % 4 > 1));
     CHECK(records[n].flags[0] == 0 || records[n].cratio == 256);
   }
@@ -226,7 +226,7 @@ static void instrumented(void) {
   const void *sources[1] = {items};
   const int32_t sizes[1] = {100};
   CHECK(blosc2_vlcompress_ctx(cctx, sources, sizes, 1, chunk, sizeof(chunk)) < 0);
-  /* Of a chunk without compression there is nothing to measure. */
+  /* A chunk without compression has nothing to measure. */
   CHECK(blosc2_compress_ctx(cctx, items, 8, chunk, sizeof(chunk)) == 40);
   CHECK(blosc2_decompress_ctx(dctx, chunk, 40, records, sizeof(records)) == 8 && memcmp(records, items, 8) == 0);
   blosc2_free_ctx(cctx);

@@ -1,4 +1,4 @@
-/* What a program that was written for C-Blosc2 relies on. Where nothing else is said, C-Blosc2 passes, too. */
+/* Behaviour that programs written for C-Blosc2 rely on. Unless noted, C-Blosc2 passes, too. */
 #include "b2nd.h"
 #include "blosc2/codecs-registry.h"
 #include "blosc2/filters-registry.h"
@@ -17,7 +17,7 @@ static int32_t chunkshape[2] = {4, 4}, blockshape[2] = {2, 2};
 
 static uint8_t codec = BLOSC_BLOSCLZ;
 
-/* Makes an array of 48 numbers. */
+/* Creates an array of 48 numbers. */
 static b2nd_array_t *numbers(bool contiguous, const char *path) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
@@ -69,7 +69,7 @@ static bool is_dir(const char *path) {
   return lstat(path, &found) == 0 && S_ISDIR(found.st_mode);
 }
 
-/* Puts there what must stay. */
+/* Creates contents that must be kept. */
 static void occupy(void) {
   b2nd_free(numbers(true, "array"));
   b2nd_free(numbers(false, "sparse"));
@@ -133,7 +133,7 @@ static void saving(void) {
   }
 }
 
-/* Readers of a frame with locking are right beside a writer of another process, which replaces chunks. */
+/* Readers of a frame with locking read correct data while another process replaces chunks. */
 static void reading_beside_a_writer(bool contiguous, int reads) {
   blosc2_stdio_params params = {.locking = true};
   blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};
@@ -215,7 +215,7 @@ static void lock_files(void) {
   CHECK(blosc2_schunk_open_udio("opened", &io) == NULL && access("opened.b2lock", F_OK) != 0);
 }
 
-/* The shape that a context was made with does not matter where another one takes its place, so its chunks may be empty. */
+/* The shape of a context does not matter if another one replaces it, so its chunks may be empty. */
 static void empty_chunks(void) {
   b2nd_array_t *array = numbers(true, NULL);
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
@@ -234,7 +234,7 @@ static void empty_chunks(void) {
     b2nd_free(empty);
     b2nd_free_ctx(ctx);
   }
-  /* No items at all need no chunks. */
+  /* An array without items needs no chunks. */
   int64_t none[2] = {5, 0};
   int32_t zero[2] = {0, 3};
   ctx = b2nd_create_ctx(&storage, 2, none, zero, zero, NULL, 0, NULL, 0);
@@ -289,7 +289,7 @@ static void shapes_for_contexts(void) {
   }
 }
 
-/* Byte delta of large items comes back. The form of it that was given up is only read (C-Blosc2 still writes it). */
+/* Bytedelta of large items survives a round trip. Its obsolete form is only read (C-Blosc2 still writes it). */
 static void byte_delta(void) {
   static uint8_t items[30600], out[30600], bytes[30600 + BLOSC2_MAX_OVERHEAD];
   for (size_t n = 0; n < sizeof(items); n++) {
@@ -307,7 +307,7 @@ static void byte_delta(void) {
   blosc2_free_ctx(decompress);
 }
 
-/* Nobody writes a seventeenth metalayer of any length: C-Blosc2 destroys a file that has one when it changes it. */
+/* A seventeenth vlmetalayer is refused: C-Blosc2 destroys a file that has one when it changes it. */
 static void seventeenth_metalayer(void) {
   int32_t items[100] = {0};
   for (int kind = 0; kind < 4; kind++) {
@@ -344,7 +344,7 @@ static void seventeenth_metalayer(void) {
   }
 }
 
-/* Arrays that meet at the edge of a chunk are joined without compressing anything again. */
+/* Arrays that meet at the edge of a chunk are joined without recompression. */
 static void joining(void) {
   for (int kind = 0; kind < 4; kind++) {
     bool contiguous = kind % 2 == 1, stored = kind > 1;
@@ -359,7 +359,7 @@ static void joining(void) {
     uint8_t *chunk, *moved;
     bool frees, frees_moved;
     int size = blosc2_schunk_get_chunk(two->sc, 3, &chunk, &frees);
-    /* Compressed again, it would have the codec of the new array. */
+    /* If recompressed, it would have the codec of the new array. */
     CHECK(size > 0 && b2nd_concatenate(ctx, one, two, 1, true, &both) == 0 && both->shape[1] == 16);
     CHECK(blosc2_schunk_get_chunk(both->sc, 7, &moved, &frees_moved) == size && memcmp(chunk, moved, size) == 0);
     if (frees) {
@@ -383,7 +383,7 @@ static void joining(void) {
   }
 }
 
-/* Chunks of items that do not matter leave the memory of the program as it is. */
+/* Chunks of uninitialised items leave the memory of the program unchanged. */
 static void items_that_do_not_matter(void) {
   uint8_t chunk[BLOSC_EXTENDED_HEADER_LENGTH], bytes[4000];
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
@@ -403,7 +403,7 @@ static void items_that_do_not_matter(void) {
   blosc2_schunk_free(schunk);
 }
 
-/* What filling with a repeated value answers, and that nothing is stored for it. */
+/* Filling with a repeated value returns the number of chunks, and stores nothing. */
 static void repeated_values(void) {
   for (int kind = 0; kind < 3; kind++) {
     blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
@@ -496,7 +496,7 @@ static int threads_now(void) {
   return n;
 }
 
-/* Whether there are soon as many threads as before: they end by themselves. */
+/* Whether the number of threads soon returns to the old one, as idle threads end. */
 static bool threads_end(int before) {
   for (int n = 0; n < 3000 && threads_now() != before; n++) {
     usleep(10000);
@@ -504,7 +504,7 @@ static bool threads_end(int before) {
   return threads_now() == before;
 }
 
-/* Threads end with the last context that uses some, and with blosc2_destroy. */
+/* Threads end with the last context that uses them, and with blosc2_destroy. */
 static void threads_that_end(void) {
   static int32_t items[1 << 20], chunk[(1 << 20) + 1000];
   int before = threads_now();
@@ -527,7 +527,7 @@ static void threads_that_end(void) {
   blosc2_init();
 }
 
-/* Memory that cannot be had is an error. */
+/* A failed allocation is an error. */
 static void memory_that_is_not_there(void) {
   const int32_t size = 100000000;
   char *items = calloc(size, 1);
@@ -555,7 +555,7 @@ static void memory_that_is_not_there(void) {
       }
       int answer = lazy ? blosc2_schunk_get_lazychunk(schunk, 0, &chunk, &needs_free)
                         : blosc2_schunk_get_chunk(schunk, 0, &chunk, &needs_free);
-      /* A chunk without its blocks takes little. */
+      /* A chunk without its blocks takes little memory. */
       _exit(answer > size || answer < 0 || (lazy && answer > 0) ? 0 : 1);
     }
     int status;
@@ -566,7 +566,7 @@ static void memory_that_is_not_there(void) {
   free(items);
 }
 
-/* Takes how often a reader reads beside a writer, and `limited` where the memory of a process can be limited. */
+/* Arguments: how often a reader reads next to a writer, and `limited` if the memory of a process can be limited. */
 int main(int argc, char **argv) {
   int reads = argc > 1 ? atoi(argv[1]) : 2000;
   blosc2_init();

@@ -1,4 +1,4 @@
-/* What programs see at the edges: arguments that are unusual, and values that C-Blosc2 answers to them. Passes with its library too. */
+/* Edge cases: unusual arguments, and the values that C-Blosc2 returns for them. C-Blosc2's library passes, too. */
 #include "b2nd.h"
 
 #include "check.h"
@@ -29,7 +29,7 @@ static b2nd_context_t *line(int64_t len, int32_t chunk, int32_t typesize, const 
   return b2nd_create_ctx(&storage, 1, &len, &chunk, &block, dtype, format, NULL, 0);
 }
 
-/* What a buffer has beyond the items becomes zero, up to the size that the caller gives. */
+/* The rest of a buffer after the items becomes zero, up to the size given by the caller. */
 static void gaps(void) {
   blosc2_cparams cparams = with_typesize(1);
   blosc2_storage storage = {.cparams = &cparams};
@@ -59,7 +59,7 @@ static void gaps(void) {
   b2nd_free_ctx(ctx);
 }
 
-/* Appending to a file that is not there makes it. */
+/* Appending to a missing file creates it. */
 static void appending(void) {
   const char *path = "appended.b2nd";
   remove(path);
@@ -148,7 +148,7 @@ static void default_dtypes(void) {
   b2nd_free_ctx(ctx);
 }
 
-/* Copies have the dtype that is asked for. Where the chunks are the same, C-Blosc2 stores that of the source. */
+/* Copies have the requested dtype. If the chunks are the same, C-Blosc2 stores that of the source. */
 static void copied_dtypes(void) {
   b2nd_context_t *ctx = line(5, 4, 4, "<f4", 1);
   b2nd_array_t *array, *other;
@@ -183,7 +183,7 @@ static int32_t blocksize_of(const uint8_t *chunk) {
   return blosc2_cbuffer_sizes(chunk, &nbytes, &cbytes, &blocksize) == 0 ? blocksize : -1;
 }
 
-/* A context tells the block size that it has used. */
+/* A context returns the block size that it used. */
 static void used_blocksizes(void) {
   blosc2_cparams cparams = with_typesize(8), told;
   for (int32_t asked = 0; asked < 1001; asked += 1000) {
@@ -257,7 +257,7 @@ static void large_blocks(void) {
   }
 }
 
-/* The variable counts once something is compressed. */
+/* The variable takes effect with the first compression. */
 static void threads_from_outside(void) {
   setenv("BLOSC_NTHREADS", "2", 1);
   blosc2_init();
@@ -346,7 +346,7 @@ static void codes(void) {
   int32_t chunk = 4, block = 2;
   CHECK(b2nd_serialize_meta(1, &shape, &chunk, &block, "<f8", -1, &content) == BLOSC2_ERROR_FAILURE);
 
-  /* What the program's own functions answer. */
+  /* Return values of the program's own functions. */
   blosc2_prefilter_params preparams = {0};
   cparams.prefilter = fails;
   cparams.preparams = &preparams;

@@ -106,7 +106,7 @@ static void array(const library *from, const library *to) {
   CHECK(to->vlmeta_get(got->sc, "about", &content, &content_len) >= 0 && content_len == 8);
   free(content);
   if (file) {
-    /* The other one changes the file, and the first one reads it again. */
+    /* The other library changes the file, and the first one rereads it. */
     int64_t row = size / shape[0];
     CHECK(to->append(got, data, row, 0) == 0);
     to->free(got);
@@ -134,7 +134,7 @@ static void array(const library *from, const library *to) {
   free(other);
 }
 
-/* Measurements instead of streams: the same chunks but for the figures, which either library reads. */
+/* Instrumented chunks: equal except for the figures, and readable by both libraries. */
 static void instrumented(const library *ours, const library *theirs) {
   blosc2_cparams cparams = parameters();
   cparams.clevel = (uint8_t)(1 + below(9));

@@ -1,4 +1,4 @@
-/* Damaged chunks and frames through all that reads them. Nothing may crash; what is wrong is an error code. The argument is how
+/* Damaged chunks and frames through all functions that read them. Nothing may crash; damage gives an error code. The argument is how
  * many to try. */
 #include "b2nd.h"
 
@@ -67,7 +67,7 @@ static void chunks(int times) {
     }
     blosc2_free_ctx(cctx);
     CHECK(cbytes > 0);
-    /* In memory of its own, so that valgrind sees what is read beyond it. */
+    /* In separate memory, so that valgrind detects reads beyond it. */
     int32_t len = below(4) ? cbytes : (int32_t)below((uint32_t)cbytes + 1);
     uint8_t *bytes = malloc((size_t)len + 1);
     memcpy(bytes, chunk, (size_t)len);

@@ -1,4 +1,4 @@
-/* Memory that cannot be had is an error code: each allocation of at least 64 KiB in turn fails. Smaller ones may end the process, and so
+/* A failed allocation gives an error code: each allocation of at least 64 KiB fails in turn. Smaller ones may end the process, and so
  * may the list of millions of chunks of a frame. */
 #include "b2nd.h"
 
@@ -12,7 +12,7 @@
 #define LARGE 65536
 #define N 300000
 
-/* How many large allocations there are until one fails; negative: none does. */
+/* Number of large allocations until one fails; negative: none fails. */
 static long until = -1;
 
 static bool fails(size_t size) {
@@ -334,7 +334,7 @@ static void remove_all(void) {
   }
 }
 
-/* Takes the name of the only case to run, if any. */
+/* Argument: the name of the only case to run, if any. */
 int main(int argc, char **argv) {
   for (int n = 0; n < N; n++) {
     items[n] = n % 1000 * 7919;
@@ -346,7 +346,7 @@ int main(int argc, char **argv) {
       if (argc > 1 && strcmp(argv[1], CASES[n].name) != 0) {
         continue;
       }
-      /* 0: an error, 1: no allocation was left that could fail. */
+      /* 0: an error, 1: no further allocation could fail. */
       int ended = 0;
       for (long nth = 0; ended == 0 && nth < 500; nth++) {
         remove_all();

@@ -170,7 +170,7 @@ static void all(bool contiguous, char *urlpath) {
   if (urlpath != NULL) {
     schunk = blosc2_schunk_open(urlpath);
     CHECK(schunk != NULL && schunk->nchunks == 4 && strcmp(schunk->storage->urlpath, urlpath) == 0);
-    /* Two handles: the first one sees what the second one did. */
+    /* Two handles: the first one sees the changes of the second one. */
     blosc2_schunk *second = blosc2_schunk_open(urlpath);
     CHECK(blosc2_schunk_append_buffer(second, data, sizeof(data)) == 5);
     CHECK(blosc2_schunk_refresh(schunk) == 1 && schunk->nchunks == 5);
@@ -199,7 +199,7 @@ static void special(char *urlpath) {
   blosc2_remove_urlpath(urlpath);
 }
 
-/* Two names of one file: what is changed by one is seen by the other, also after many chunks were replaced. */
+/* Two names of one file: changes by one are visible to the other, even after many chunks were replaced. */
 static void linked(void) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
@@ -232,7 +232,7 @@ static void linked(void) {
   CHECK(unlink("one.b2frame") == 0 && unlink("other.b2frame") == 0);
 }
 
-/* Frames one after the other in a file: the last one changes, the others keep what follows them. */
+/* Consecutive frames in a file: the last one changes, the others keep the bytes after them. */
 static void at_offsets(void) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
@@ -284,11 +284,11 @@ static void at_offsets(void) {
   CHECK(blosc2_remove_urlpath("several.b2frame") == 0);
 }
 
-/* What python-blosc2 notes of an index of its, with "stale": false. */
+/* python-blosc2's description of one of its indexes, with "stale": false. */
 static char index_of[] = "\x82\xa7version\x01\xa7indexes\x81\xa8__self__\x82\xa4kind\xa4"
                          "full\xa5stale\xc2";
 
-/* Whether the index is marked as stale; -1 if its description is another one. */
+/* Whether the index is marked as stale; -1 if its description differs. */
 static int is_stale(blosc2_schunk *schunk) {
   uint8_t *content;
   int32_t len;
@@ -332,7 +332,7 @@ static void indexed(bool contiguous, char *urlpath) {
       case 6: CHECK(blosc2_schunk_set_slice_buffer(schunk, 5, 7, items) == 0); break;
       default: CHECK(blosc2_schunk_get_sparse_buffer(schunk, 2, coords, back) == 0); break;
     }
-    /* Reading changes nothing. The handle goes on to show what its program has stored. */
+    /* Reading changes nothing. The handle continues to show the data that its program stored. */
     CHECK(urlpath != NULL || is_stale(schunk) == (way < 7));
     blosc2_schunk_free(schunk);
     if (urlpath != NULL) {
@@ -368,7 +368,7 @@ static blosc2_schunk *open_locking(char *urlpath) {
   return blosc2_schunk_open_udio(urlpath, &io);
 }
 
-/* What a metalayer says through a handle, as a number. */
+/* The content of a metalayer through a handle, as a number. */
 static int noted(blosc2_schunk *schunk, const char *name) {
   uint8_t *content;
   int32_t len;
@@ -389,7 +389,7 @@ static int64_t append(blosc2_schunk *schunk, int32_t first) {
   return blosc2_schunk_append_buffer(schunk, items, sizeof(items));
 }
 
-/* Two handles that lock: each sees what the other has done, whatever it does itself in between. */
+/* Two handles with locking: each sees the changes of the other, whatever it does in between. */
 static void two_handles(bool contiguous, char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
@@ -424,7 +424,7 @@ static void two_handles(bool contiguous, char *urlpath) {
   CHECK(two->nvlmetalayers == 1 && two->change_tick != tick);
   CHECK(blosc2_schunk_unlock(two) == 0);
 
-  /* What one does shows what the other did before. */
+  /* Each operation of one shows the earlier changes of the other. */
   CHECK(append(one, 2) == 3 && append(two, 3) == 4 && append(one, 4) == 5);
   CHECK(two->nchunks == 4 && blosc2_schunk_refresh(two) == 1 && two->nchunks == 5);
   CHECK(blosc2_schunk_refresh(two) == 0);
@@ -462,7 +462,7 @@ static void two_handles(bool contiguous, char *urlpath) {
   copy = blosc2_schunk_copy(two, &(blosc2_storage){.cparams = NULL});
   CHECK(copy != NULL && copy->nchunks == 9);
   blosc2_schunk_free(copy);
-  /* A metalayer that is added to chunks writes the file anew. */
+  /* Adding a metalayer to a frame with chunks rewrites the file. */
   CHECK(blosc2_meta_add(one, "late", (uint8_t *)"x", 1) == 1);
   CHECK(append(two, 10) == 10 && two->nmetalayers == 2 && first_of(one, 9) == 10);
   CHECK(blosc2_schunk_lock(one) == 0 && append(one, 11) == 11);
@@ -481,7 +481,7 @@ static FILE *lock_file(bool contiguous, const char *urlpath) {
   return fopen(path, "rb");
 }
 
-/* How often the frame was changed with locking on: the number that C-Blosc2 also keeps in the lock file. */
+/* Number of changes of the frame with locking on, which C-Blosc2 also stores in the lock file. */
 static int64_t changes_of(bool contiguous, const char *urlpath) {
   int64_t counter = -1;
   FILE *file = lock_file(contiguous, urlpath);
@@ -494,7 +494,7 @@ static int64_t changes_of(bool contiguous, const char *urlpath) {
   return counter;
 }
 
-/* Whether somebody holds the lock. */
+/* Whether the lock is held. */
 static bool is_held(bool contiguous, const char *urlpath) {
   FILE *file = lock_file(contiguous, urlpath);
   bool held = file != NULL && flock(fileno(file), LOCK_EX | LOCK_NB) != 0;
@@ -504,7 +504,7 @@ static bool is_held(bool contiguous, const char *urlpath) {
   return held;
 }
 
-/* What somebody finds who opens the frame now, or after a crash: numbers of chunks and of metalayers of both kinds. */
+/* The state that a program finds when it opens the frame now or after a crash: numbers of chunks and of metalayers of both kinds. */
 static bool is_there(char *urlpath, int64_t nchunks, int nmetas, int nvlmetas) {
   blosc2_schunk *schunk = blosc2_schunk_open(urlpath);
   bool there = schunk != NULL && schunk->nchunks == nchunks && schunk->nmetalayers == nmetas &&
@@ -516,7 +516,7 @@ static bool is_there(char *urlpath, int64_t nchunks, int nmetas, int nvlmetas) {
   return there;
 }
 
-/* Each call that changes something is one commit, and so is all that happens within the lock. */
+/* Each call that changes something is one commit, and so are all changes within the lock. */
 static void one_commit(bool contiguous, char *urlpath) {
   static blosc2_stdio_params params = {.locking = true};
   blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};
@@ -525,7 +525,7 @@ static void one_commit(bool contiguous, char *urlpath) {
   blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams, .io = &io};
   uint8_t value = 1;
 
-  /* The chunk size is stored with what is added first. */
+  /* The chunk size is stored with the first addition. */
   blosc2_schunk *schunk = blosc2_schunk_new(&storage);
   schunk->chunksize = (int32_t)sizeof(data);
   CHECK(blosc2_vlmeta_add(schunk, "note", &value, 1, NULL) == 0 && changes_of(contiguous, urlpath) == 1);
@@ -568,7 +568,7 @@ static void one_commit(bool contiguous, char *urlpath) {
   CHECK(memcmp(schunk->metalayers[1]->content, "y", 1) == 0 && noted(schunk, "note") == 2);
   CHECK(append(schunk, 4) == 5 && is_there(urlpath, 5, 3, 1));
 
-  /* A program that is killed within the lock has changed nothing, and another one goes on. */
+  /* A program that is killed within the lock has changed nothing, and another one continues. */
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
@@ -586,7 +586,7 @@ static void one_commit(bool contiguous, char *urlpath) {
   CHECK(blosc2_remove_urlpath(urlpath) == 0);
 }
 
-/* The chunk size that a program sets in the structure is there for others before the first chunk is. */
+/* Others see the chunk size that a program sets in the structure before the first chunk exists. */
 static void chunk_size_of_empty(bool contiguous, char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
@@ -604,7 +604,7 @@ static void chunk_size_of_empty(bool contiguous, char *urlpath) {
   CHECK(blosc2_remove_urlpath(urlpath) == 0);
 }
 
-/* A program empties the file of a super-chunk without chunks, and then writes there what it is as a frame. */
+/* A program empties the file of a super-chunk without chunks, and then writes it as a frame. */
 static void emptied(char *urlpath) {
   blosc2_storage storage = {.contiguous = true, .urlpath = urlpath};
   blosc2_schunk *schunk = blosc2_schunk_new(&storage);
@@ -645,7 +645,7 @@ static int64_t size_of(const char *path) {
 
 enum { REPLACED = 4, TIMES = 30 };
 
-/* Chunks are replaced again and again: the file does not grow without end, and `cbytes` are those of the chunks. */
+/* Chunks are replaced repeatedly: the growth of the file is bounded, and `cbytes` are those of the chunks. */
 static void replaced(char *urlpath, bool locking, bool together) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
@@ -680,7 +680,7 @@ static void replaced(char *urlpath, bool locking, bool together) {
   }
   CHECK(largest <= REPLACED * whole * 5 / 4 + 10000);
   blosc2_schunk_free(schunk);
-  /* What is dead in the file is not counted after the next change. */
+  /* Dead bytes of the file are not counted after the next change. */
   schunk = blosc2_schunk_open(urlpath);
   fill(0);
   CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) == (int)sizeof(chunk));
@@ -699,7 +699,7 @@ static void replaced(char *urlpath, bool locking, bool together) {
 
 enum { WRITERS = 3, ROUNDS = 8 };
 
-/* What each of several processes does: appends chunks, which are then where it is told. */
+/* Run by each of several processes: appends chunks, and checks their returned positions. */
 static bool append_many(char *urlpath, int writer) {
   blosc2_schunk *schunk = open_locking(urlpath);
   bool right = schunk != NULL;

@@ -85,7 +85,7 @@ static void process(int n, void *shared) {
   free(back);
 }
 
-/* One super-chunk: all that reads it. */
+/* One super-chunk: all functions that read it. */
 static void read_schunk(int n, void *shared) {
   blosc2_schunk *schunk = shared;
   int32_t *mine = malloc(sizeof(data));
@@ -161,7 +161,7 @@ static void arrays(char *urlpath) {
   b2nd_free_ctx(ctx);
 }
 
-/* A function for blocks, on four threads, reads the super-chunk that its result goes to, and uses the context it works for. */
+/* A block function, on four threads, reads the super-chunk that receives its result, and uses its own context. */
 static int look_back(blosc2_prefilter_params *params) {
   blosc2_schunk *schunk = params->user_data;
   int32_t nitems = params->output_size / 4, first = params->output_offset / 4;

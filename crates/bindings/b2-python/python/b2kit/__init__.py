@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from b2kit.errors import Error
     from b2kit.store import Group, SuperChunk, copy, open, open_array, open_group, verify
 
-# Type checkers follow no list that is put together from others here.
+# Type checkers do not follow a list that is assembled from others, so it is spelled out here.
 __all__ = [
     "Array",
     "Attrs",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # The command imports this module, and starts without NumPy.
+    # The command imports this module, and must start without NumPy.
     def __getattr__(name: str) -> object:
         """Import modules and functions on first use."""
         from importlib import import_module

@@ -132,7 +132,7 @@ class Array(_b2kit.ArrayBase, Items):
         """Combines several changes into one commit at the end of a ``with`` block. If the block raises, nothing is changed.
 
         Until the commit, others see the array unchanged. A file is locked against other writers during the block, unless it was
-        opened with ``lock=False``. The commit marks indexes that python-blosc2 keeps of the array, or of the table that has it
+        opened with ``lock=False``. The commit marks indexes that python-blosc2 keeps of the array, or of the table that contains it
         as a column, as outdated.
 
         Parameters
@@ -141,7 +141,7 @@ class Array(_b2kit.ArrayBase, Items):
             Wait for the disk, which takes some milliseconds. Otherwise the array is in the old or the new state after the
             process is killed, but a power loss may damage it.
         allow_table_edit : bool
-            Let a column of a table of python-blosc2 get another length than the others.
+            Allow a column of a table of python-blosc2 to get a different length than the others.
 
         Yields
         ------
@@ -347,10 +347,10 @@ class Array(_b2kit.ArrayBase, Items):
             change.resize(shape)
 
     def compact(self, *, sync: bool = True) -> int:
-        """Gives the space of replaced and removed chunks back.
+        """Reclaims the space of replaced and removed chunks.
 
         Changes leave the old chunks in the file, because others may be reading them. This rewrites the file without them, in
-        one commit. Those who read the old state then need :meth:`refresh`. Chunks are not recompressed.
+        one commit. Arrays open in the old state then need :meth:`refresh`. Chunks are not recompressed.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ class Array(_b2kit.ArrayBase, Items):
         Returns
         -------
         int
-            By how many bytes the file shrank.
+            The number of bytes by which the file shrank.
 
         Raises
         ------
@@ -383,8 +383,8 @@ class Array(_b2kit.ArrayBase, Items):
     def refresh(self) -> bool:
         """Moves to the newest committed state.
 
-        The file is checked, or the server or object store is asked. If it reports neither a tag nor a time for what it sends,
-        the array is opened again. Arrays in memory, in archives and from Python files stay as they are.
+        Checks the file, or asks the server or object store. If a server reports neither an ETag nor a modification time,
+        the array is opened again. Arrays in memory, in archives and from Python files do not change.
 
         Returns
         -------
@@ -417,7 +417,7 @@ class Array(_b2kit.ArrayBase, Items):
             newest: Any = source
             newest = newest.afresh()
             told = newest.identity()
-            # Name and size are always there.
+            # Name and size are always present; only further values, such as a tag or a time, identify the content.
             if len(told) > 2 and told == source.identity():
                 return False
             args = (newest, *args[1:])
@@ -474,7 +474,7 @@ class Array(_b2kit.ArrayBase, Items):
             return self._verify(threads, callback)
 
     def close(self) -> None:
-        """Closes the file, or releases an array in memory. Reading then fails. Closing twice does no harm.
+        """Closes the file, or releases an array in memory. Reading then fails. Closing twice is harmless.
 
         A file object that was passed to :func:`b2kit.open` stays open.
         """
@@ -494,7 +494,7 @@ class Array(_b2kit.ArrayBase, Items):
     # Pickling, copying and display.
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[object, ...]]:
-        """Pickles the array by its path, with what :meth:`__dask_tokenize__` returns; arrays in memory by their bytes."""
+        """Pickles the array by its path, with the token of :meth:`__dask_tokenize__`; arrays in memory by their bytes."""
         if self._origin == "memory" and not hasattr(self, "_again"):
             return _reopen, (self._frame(), self.mode, self.threads)
         if hasattr(self, "_again"):
@@ -528,7 +528,7 @@ class Array(_b2kit.ArrayBase, Items):
 class Edit(_b2kit.EditorBase):
     """Changes of an array that become one commit. Reading returns the changed items.
 
-    Made by :meth:`Array.edit`. Besides the methods below, items are set by index, also through ``oindex`` and ``vindex``.
+    Created by :meth:`Array.edit`. Besides the methods below, items are set by index, including through ``oindex`` and ``vindex``.
     """
 
     __slots__ = ("__weakref__", "_path")
@@ -664,7 +664,7 @@ class Edit(_b2kit.EditorBase):
     def set_compression(
         self, codec: str = "zstd", level: int = 5, filters: Sequence[str | tuple[str, int]] = ("shuffle",)
     ) -> None:
-        """Sets the compression of chunks that are written from now on in this block.
+        """Sets the compression of chunks written later in this block.
 
         Parameters
         ----------
@@ -694,7 +694,7 @@ class Edit(_b2kit.EditorBase):
 
     def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
         layers, gone = self.attrs._arranged(changed, removed)
-        # First, because there may be no more than 16.
+        # Remove first, because there may be at most 16.
         for name in gone:
             self._remove_attr(name)
         for name, value in layers.items():

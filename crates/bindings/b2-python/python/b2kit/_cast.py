@@ -1,4 +1,4 @@
-"""Conversion of values to the type of an array. Values that do not fit are errors, where NumPy wraps or cuts them."""
+"""Conversion of values to the type of an array. Values that do not fit are errors; NumPy would wrap or truncate them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cast(value: Any, dtype: np.dtype[Any], truncate: bool = False) -> _Items:
 
     As with NumPy, floats are rounded to shorter floats, and text is parsed where numbers or times are needed. Anything
     else that would change is an error: numbers out of range, fractions and NaN in integers, text that is too long, and
-    times between the units. With ``truncate`` floats lose their fractions in integers, and numbers become truth values.
+    times that are not whole units. With ``truncate`` floats lose their fractions in integers, and numbers become booleans.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise WrongTypeError("a masked array would lose its mask: fill it first")
@@ -59,7 +59,7 @@ def _cast_array(items: _Items, dtype: np.dtype[Any], truncate: bool) -> _Items:
 def _cast_objects(value: Any, dtype: np.dtype[Any], truncate: bool) -> _Items:
     """Converts Python objects, or an array of them."""
     if dtype.names is not None:
-        # The fields hold what is given, so that each can be compared.
+        # The fields hold the given objects, so that each can be compared.
         return _cast_fields(np.asarray(value, dtype=_of_objects(dtype)), dtype, truncate)
     if dtype.kind in "mM":
         given = value.tolist() if isinstance(value, np.ndarray) else value
@@ -69,7 +69,7 @@ def _cast_objects(value: Any, dtype: np.dtype[Any], truncate: bool) -> _Items:
         if natural.dtype.kind != "O" and (dtype.kind == "m" or np.isin(natural, ["NaT", "nat", ""]).all()):
             return natural.astype(dtype)
         try:
-            # In the unit of the values: that of a text, or microseconds.
+            # In the unit of the values: that of the text, or microseconds.
             return _cast_times(natural.astype("M8" if natural.dtype.kind != "O" else f"{dtype.kind}8[us]"), dtype)
         except (TypeError, ValueError) as error:
             if isinstance(error, RangeError):
@@ -80,7 +80,7 @@ def _cast_objects(value: Any, dtype: np.dtype[Any], truncate: bool) -> _Items:
         # The objects are sequences themselves.
         items = value
     if items.dtype.kind == "f" and dtype.kind in "iu" and (np.abs(items) >= 2**53).any():
-        # Some may be integers, which floats round.
+        # Some may be integers, which floats would round.
         items = np.asarray(value, dtype=object)
     if items.dtype.kind != "O":
         return _cast_array(items, dtype, truncate)
@@ -158,7 +158,7 @@ def _cast_numbers(items: _Items, dtype: np.dtype[Any], truncate: bool) -> _Items
         if not truncate:
             _check((items == 0) | (items == 1), items, dtype)
     elif dtype.kind in "iu" and items.dtype.kind == "f":
-        # Long enough for the limits.
+        # Long enough to represent the limits.
         wide = items.astype("f8") if items.dtype.itemsize < 8 else items
         whole = np.trunc(wide)
         if not truncate:

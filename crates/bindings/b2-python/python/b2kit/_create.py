@@ -75,7 +75,7 @@ def asarray(
 ) -> Array:
     """Compresses an array into a file, or into memory if there is no path.
 
-    The file appears under its name when it is complete. Arrays that are read by chunks (of this package, h5py, zarr,
+    The file appears under its name when it is complete. Arrays that can be read by chunks (of this package, h5py, zarr,
     python-blosc2) are copied in bounded memory; :func:`b2kit.copy` keeps their attributes and chunks as well.
 
     Parameters
@@ -108,7 +108,7 @@ def asarray(
     use_dict : bool
         Compress with a dictionary.
     sparse : bool
-        Make a directory with a file for each chunk.
+        Create a directory with a file for each chunk.
     threads : int, optional
         Number of threads, by default that of :func:`b2kit.set_threads`.
     progress : bool or tqdm or callable, optional
@@ -426,7 +426,7 @@ def compress(
     blocksize : int
         Size of the blocks in bytes; 0 for automatic.
     blosc1 : bool
-        Make a chunk that C-Blosc 1 reads, too. It has the codecs blosclz, lz4, lz4hc, zlib and zstd, either shuffle or
+        Create a chunk that C-Blosc 1 can also read. It supports the codecs blosclz, lz4, lz4hc, zlib and zstd, either shuffle or
         bitshuffle, and items of up to 255 bytes; anything else is an error.
     threads : int, optional
         Number of threads, by default that of :func:`b2kit.set_threads`.
@@ -508,7 +508,7 @@ def decompress(
         raise LimitError(f"the chunk claims to have {claimed} bytes, the limit is {max_nbytes} (max_nbytes)")
     if out is None:
         return _b2kit.decompress(buf, threads)
-    # In the order of memory, which is that of the chunk.
+    # In memory order, which is that of the chunk.
     flat = out.reshape(-1, order="A") if isinstance(out, np.ndarray) else np.frombuffer(out, dtype="u1")
     if not (flat.flags.writeable and flat.flags.c_contiguous) or not np.may_share_memory(flat, out):
         raise WrongTypeError("out is not a writable contiguous buffer")
@@ -650,7 +650,7 @@ def _constant(
 def _write(
     what: str, path: Path | None, given: Mapping[str, Any], write: Callable[[_Options], _b2kit.Frame | None]
 ) -> Array:
-    """Lets ``write`` write an array with the options that are given, and opens it."""
+    """Calls ``write`` with the given options to write an array, and opens it."""
     target = None if path is None else absolute(path)
     options = _options({**_DEFAULTS, **given, "path": target})
     with telling(given.get("progress"), what) as callback:
@@ -668,21 +668,21 @@ def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[
 
 
 def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
-    """Converts anything to an array; a type that is asked for truncates fractions, as in NumPy, but wraps nothing."""
+    """Converts anything to an array; an explicit type truncates fractions, as in NumPy, but nothing wraps."""
     told = None if dtype is None else np.dtype(dtype)
     if told is not None and told.subdtype is None and not told.hasobject and told.kind != "T" and told.itemsize:
         if told not in (np.dtype("M8"), np.dtype("m8")):
             return cast(x, told, truncate=True)
     if isinstance(x, np.ma.MaskedArray):
         raise WrongTypeError("a masked array would lose its mask: fill it first")
-    # NumPy would make an array of the keys, or of the object.
+    # NumPy would create an array of the keys, or of the object.
     if x is None or isinstance(x, (Mapping, Set, Iterator, os.PathLike)):
         raise WrongTypeError(f"a {type(x).__name__} is not an array")
     return np.asarray(x, dtype=dtype)
 
 
 def _is_lazy(x: Any) -> bool:
-    """Returns whether this is an array that is read by chunks, such as those of h5py, zarr, python-blosc2 or Dask."""
+    """Returns whether this is an array that can be read by chunks, such as those of h5py, zarr, python-blosc2 or Dask."""
     return not isinstance(x, np.ndarray) and all(hasattr(x, name) for name in ("shape", "dtype", "chunks"))
 
 
@@ -697,7 +697,7 @@ def foreign_options(x: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         # Those of Dask are lists of lengths.
         if _are_lengths(chunks, ndim) and all(chunks) and given.get("chunks") is None:
             found["chunks"] = tuple(chunks)
-            # Where a block would be too large, others are chosen.
+            # Other blocks are chosen if one would be too large.
             if _are_lengths(blocks, ndim) and all(0 < b <= c for b, c in zip(blocks, chunks)):
                 found["blocks"] = tuple(blocks)
         if given.get("blocks") is not None:

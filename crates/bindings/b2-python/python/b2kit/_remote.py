@@ -19,7 +19,7 @@ _ANY_URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*://[^'"<>\n]*""")
 
 
 class Source(Protocol):
-    """An object that byte ranges are fetched from."""
+    """An object from which byte ranges are fetched."""
 
     name: str
     size: int
@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
     def afresh(self) -> Source:
-        """Returns a source for the current content of the same place."""
+        """Returns a source for the current content of the same location."""
         ...
 
 
@@ -145,7 +145,7 @@ def _by_url(url: str, scheme: str, storage_options: Mapping[str, Any]) -> Source
     except ImportError:
         raise UnsupportedError(f"{shown(url)}: URLs are opened by fsspec, which is not installed") from None
     try:
-        # Some file systems connect here.
+        # Some file systems connect at this point.
         with _told(shown(url), (ValueError, ImportError)):
             fs, path = core.url_to_fs(url, **storage_options)
     except ValueError as error:
@@ -184,14 +184,14 @@ def _check_listing(url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """Returns the URL without user names, passwords and signatures, for all that is shown or stored."""
+    """Returns the URL without user names, passwords and signatures, for everything that is shown or stored."""
     return _b2kit.redact(url).removesuffix("?...")
 
 
 def _plain(error: Exception) -> tuple[str, Exception | None]:
     """Returns the message of an error of another package without secrets in URLs, and the error as a cause.
 
-    An error whose message has secrets is no cause, since tracebacks show it.
+    An error whose message has secrets is not chained as a cause, since tracebacks would show it.
     """
     text = str(error)
     safe = _ANY_URL.sub(lambda match: shown(match[0]), text)

@@ -22,8 +22,8 @@ _LONGEST = 150
 class Stage:
     """A temporary directory next to a store: ``.b2kit-NAME-ID.tmp``.
 
-    As long as it is in use, the process holds a lock on it. Creating one removes those of the same store that killed
-    processes have left.
+    The process holds a lock on the directory while it is in use. Creating one removes those of the same store that killed
+    processes left.
     """
 
     def __init__(self, target: str) -> None:
@@ -37,7 +37,7 @@ class Stage:
             self._lock = _locked(self.path)
             if self._lock is not None and os.path.isdir(self.path):
                 break
-            # Another process considers it a leftover, since it had no lock yet, or there are no locks.
+            # Another process took it for a leftover, since it was not locked yet, or locks are not supported.
         # The store itself, under its own name.
         self.new = os.path.join(self.path, name)
 
@@ -87,7 +87,7 @@ def _remove_unused(path: str) -> None:
     if held is None:
         return
     try:
-        # Where names cannot be swapped, the old store is moved here, and is in no other place for a moment.
+        # If names cannot be swapped, the old store is moved here, and is briefly in no other place.
         if not any(name.endswith(".old") for name in os.listdir(path)):
             shutil.rmtree(path, ignore_errors=True)
     except OSError:

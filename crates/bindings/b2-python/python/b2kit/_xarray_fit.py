@@ -1,4 +1,4 @@
-"""Whether values fit into the types of an encoding, which xarray casts them to without looking."""
+"""Checks whether values fit into the types of an encoding, to which xarray casts them unchecked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = 1 << 20
 def wider(told: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
     """Returns the variable without the type in its encoding, if that was read from a file and its values do not fit.
 
-    Nothing is computed: of a lazy variable the types decide.
+    Nothing is computed: for a lazy variable the types decide.
     """
     if is_fixed or not _is_cast(told) or _is_packed(encoded):
         return None
@@ -40,11 +40,11 @@ def wider(told: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
 
 
 def checked(name: Any, told: Variable, encoded: Variable) -> Variable:
-    """Returns the encoded variable, after a check that its values were preserved; of a lazy one each part is checked later."""
+    """Returns the encoded variable, after a check that its values are preserved; the parts of a lazy variable are checked later."""
     if not _is_cast(told):
         return encoded
     if "_Unsigned" in told.encoding and encoded.dtype.kind in "iu" and encoded.dtype != told.dtype:
-        # xarray leaves it out where there is no fill value.
+        # xarray omits it if there is no fill value.
         encoded.attrs.setdefault("_Unsigned", told.encoding["_Unsigned"])
     if encoded.chunks is None or told.chunks is None or told.size == 0:
         given = np.asarray(told.values) if told.size else np.empty(0, told.dtype)
@@ -126,7 +126,7 @@ def _is_cast(told: Variable) -> bool:
     if dtype is None or dtype is str or dtype == object or np.dtype(dtype).itemsize == 0:
         return False
     if np.dtype(dtype) == "S1":
-        # Letters of netCDF, which xarray does not cast to.
+        # Characters of netCDF, to which xarray does not cast.
         return False
     return np.dtype(dtype) != told.dtype and told.dtype.kind in "biufcUSTO" and np.dtype(dtype).kind in "biufcUS"
 
@@ -171,7 +171,7 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
         return np.array(objects, bool)
     unsigned = str(attrs.get("_Unsigned", encoding.get("_Unsigned", "")))
     if found.dtype.kind in "iu" and unsigned in ("true", "false"):
-        # Numbers whose sign the type of the file does not have.
+        # Numbers whose signedness differs from the type in the file.
         found = found.view(f"{found.dtype.str[0]}{'u' if unsigned == 'true' else 'i'}{found.dtype.itemsize}")
     if found.dtype.kind in "fc":
         real = found.dtype.kind == "c" or given.dtype.kind != "c" or given.imag == 0
@@ -186,7 +186,7 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
         with np.errstate(all="ignore"):
             wanted = given.astype("f8") - (0 if offset is None else offset)
             wanted = wanted / (1 if factor is None else factor)
-            # Rounded, and computed with fewer digits perhaps.
+            # Rounded, and possibly computed with lower precision.
             same = np.abs(found.astype("f8") - wanted) <= 0.75 + 1e-6 * np.abs(wanted)
     if is_number.all():
         return same

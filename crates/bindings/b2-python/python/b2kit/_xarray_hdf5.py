@@ -30,7 +30,7 @@ def is_hdf5(source: Any, storage_options: Mapping[str, Any] | None = None) -> bo
         return False
     path = os.fspath(source)
     name = path.split("?")[0].lower()
-    # Of other URLs the content decides, which takes a request.
+    # For other URLs the content decides, which takes a request.
     if (storage_options is not None or is_web(path)) and name.endswith(_OURS):
         return False
     given = None if storage_options is None else source_with(path, storage_options)
@@ -74,7 +74,7 @@ class Hdf5Store(AbstractDataStore):
             raise ArgumentError(f"{file.path}: there is no group {self._group}")
 
     def groups(self) -> list[str]:
-        """Returns the paths of the group and of those in it."""
+        """Returns the paths of the group and of its subgroups."""
         start = self._group.rstrip("/") + "/"
         paths = (path for path, kind, _ in self._file.tree() if kind == "group")
         return [path for path in paths if path == self._group or path.startswith(start)]
@@ -119,8 +119,8 @@ class Hdf5Store(AbstractDataStore):
         return {str(dim): length for dim, length in sizes}
 
     def get_encoding(self) -> dict[str, Any]:
-        """Returns the encoding of the dataset: the path it was read from, and the dimensions without end."""
+        """Returns the encoding of the dataset: the path it was read from, and the unlimited dimensions."""
         return {"source": self._file.path, "unlimited_dims": set(self._unlimited)}
 
     def close(self) -> None:
-        """Does nothing: the file is closed when nothing reads it any more."""
+        """Does nothing: the file is closed when it is no longer used."""

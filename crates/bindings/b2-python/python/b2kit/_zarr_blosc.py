@@ -54,18 +54,18 @@ if TYPE_CHECKING:
 
 # Size of the blocks of numcodecs in bytes, if it chooses: 256 KiB for zstd and 512 KiB for lz4.
 _AUTOMATIC = 256 << 10
-# Chunks in files of at most this many uncompressed bytes are read as a whole, and those of other stores where reading
-# parts does not save so many stored bytes: about those that arrive in the time of one more request.
+# Chunks in files of at most this many uncompressed bytes are read as a whole, as are those of other stores if reading
+# parts does not save this many stored bytes, about the number that arrive in the time of one more request.
 _SMALL_FILE, _WORTH = 64 << 10, 1 << 20
 # Expected size of a chunk in relation to its uncompressed size, until the first one has been read.
 _RATIO = 0.5
-# If this part of the blocks is needed, the whole chunk is read.
+# If this fraction of the blocks is needed, the whole chunk is read.
 _MOST = 0.6
-# Ranges are read together if no more bytes are in between.
+# Ranges are read together if at most this many bytes are in between.
 _GAP_FILE, _GAP = 16 << 10, 96 << 10
-# First bytes of a chunk that are read at least: header and block starts.
+# Minimum number of bytes read at the start of a chunk: header and block starts.
 _HEAD_FILE, _HEAD = 4 << 10, 64 << 10
-# Inner chunks of shards with at least so many bytes are read in parts.
+# Inner chunks of shards with at least this many bytes are read in parts.
 _INNER = 512 << 10
 # Maximum number of dimensions of an array in Blosc2.
 _MAX_DIMS = 16
@@ -74,7 +74,7 @@ _FRAME = b"\xa8b2frame\0"
 
 
 class Instead(Exception):
-    """The chunk is one for the codec that this one replaces."""
+    """The chunk must be decoded by the codec that this one replaces."""
 
 
 def _raw(itemsize: int) -> np.dtype[Any]:
@@ -84,7 +84,7 @@ def _raw(itemsize: int) -> np.dtype[Any]:
 def _joined(ranges: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
     """Returns the ranges in order, with those joined that have at most ``gap`` bytes in between.
 
-    Threads of C-Blosc store blocks in the order in which they end.
+    Threads of C-Blosc store blocks in the order in which they finish.
     """
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
@@ -96,7 +96,7 @@ def _joined(ranges: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
 
 
 def checked(head: bytes, nbytes: int) -> tuple[int, int]:
-    """Returns the size of the blocks and of the stored chunk, from its header: of ``nbytes`` uncompressed bytes."""
+    """Returns the size of the blocks and of the stored chunk from its header. ``nbytes`` is the expected uncompressed size."""
     if head[1 : 1 + len(_FRAME)] == _FRAME:
         raise Instead
     if len(head) < 16:
@@ -108,12 +108,12 @@ def checked(head: bytes, nbytes: int) -> tuple[int, int]:
 
 
 class Parts(RangedCodec):
-    """What codecs share whose chunks are single Blosc chunks."""
+    """The common part of codecs whose chunks are single Blosc chunks."""
 
     is_fixed_size = False
-    # What the chunks read last were like.
+    # Properties of the chunks that were read last.
     _seen: dict[str, Any]
-    # Size of the blocks that the configuration asks for, in bytes; 0 if it is automatic.
+    # Size of the blocks in the configuration, in bytes; 0 if it is automatic.
     _blocksize: int
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
@@ -127,7 +127,7 @@ class Parts(RangedCodec):
         return possible and len(spec.shape) <= _MAX_DIMS and self._nbytes(spec) <= MAX_CHUNK
 
     def _instead(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        """Decodes what does not fit."""
+        """Decodes a chunk that this codec does not support."""
         raise NotImplementedError
 
     def _nbytes(self, spec: ArraySpec) -> int:
@@ -148,7 +148,7 @@ class Parts(RangedCodec):
         return None if is_all(selection, spec.shape) else parts
 
     def _result(self, items: Any, selection: Any, spec: ArraySpec) -> NDBuffer:
-        """Returns what the reader has read as items of the array."""
+        """Returns the data that the reader has read as items of the array."""
         raise NotImplementedError
 
     def _whole(self, stored: bytes, spec: ArraySpec) -> NDBuffer:
@@ -156,7 +156,7 @@ class Parts(RangedCodec):
         raise NotImplementedError
 
     def _decoded(self, stored: bytes, selection: Any, spec: ArraySpec) -> NDBuffer:
-        """Decodes what a selection needs of a stored chunk; all of it if ``selection`` is ``None``."""
+        """Decodes the parts of a stored chunk that a selection needs; all of it if ``selection`` is ``None``."""
         try:
             blocksize, cbytes = checked(stored, self._nbytes(spec))
             key = None if selection is None else self._key(selection, spec)
@@ -172,7 +172,7 @@ class Parts(RangedCodec):
         return made if selection is None else made[selection]
 
     def _note(self, blocksize: int, cbytes: int, spec: ArraySpec) -> None:
-        # A false header may say that there are very many blocks.
+        # A malformed header may claim very many blocks.
         nbytes = self._nbytes(spec)
         self._seen.update(blocksize=max(blocksize, nbytes >> 20), ratio=cbytes / nbytes)
 
@@ -238,15 +238,15 @@ class Parts(RangedCodec):
 
 @dataclass(frozen=True)
 class BlockReader(Parts):
-    """Stands for the last codecs of a chain, of which the very last compresses with Blosc, and reads parts of chunks.
+    """Replaces the last codecs of a chain, the very last of which compresses with Blosc, and reads parts of chunks.
 
-    ``codecs`` are the codecs that it stands for. They write new chunks.
+    ``codecs`` are the replaced codecs. They write new chunks.
     """
 
     codecs: tuple[Any, ...]
     _seen: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    # What all codecs do.
+    # The interface of all codecs.
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Takes what the codecs need to know from the array."""
@@ -299,7 +299,7 @@ class BlockReader(Parts):
             data = codec._decode_sync(data, spec)
         return cast("NDBuffer", data)
 
-    # Where items are in the uncompressed chunk.
+    # The positions of items in the uncompressed chunk.
 
     @cached_property
     def _is_v2(self) -> bool:
@@ -329,7 +329,7 @@ class BlockReader(Parts):
         key, order = super()._key(selection, spec), self._order(spec)
         if key is None or _is_sorted(order):
             return key
-        # Other selections have dimensions in an order of their own.
+        # Other selections have their dimensions in a different order.
         kinds = {_kind(part) for part in key} - {"integer"}
         if len(key) != len(order) or "other" in kinds or len(kinds) > 1:
             return None
@@ -343,7 +343,7 @@ class BlockReader(Parts):
         return self._typed(items, spec)
 
     def _typed(self, items: Any, spec: ArraySpec) -> NDBuffer:
-        """Returns items of raw bytes as ones of the type of the array."""
+        """Returns raw bytes as items of the type of the array."""
         if self._is_v2:
             return get_ndbuffer_class().from_ndarray_like(items.view(spec.dtype.to_native_dtype()))
         raw = np.ascontiguousarray(items).reshape(-1).view("u1")
@@ -392,7 +392,7 @@ class ShardReader(ShardingCodec):
 
     @property
     def codec_pipeline(self) -> CodecPipeline:
-        """The pipeline of the inner chunks, also if reading in parts was switched off since."""
+        """The pipeline of the inner chunks, even if reading in parts has been disabled in the meantime."""
         return get_pipeline_class().from_codecs(replaced(self.codecs))
 
     def _get_inner_chunk_transform(self, shard_spec: ArraySpec) -> Any:
@@ -523,6 +523,6 @@ class FusedPipeline(FusedCodecPipeline):
 
 
 for pipeline in (BatchedPipeline, FusedPipeline):
-    # The name under which it is found.
+    # The name under which zarr finds it.
     pipeline.__module__ = "b2kit.zarr"
     register_pipeline(pipeline)

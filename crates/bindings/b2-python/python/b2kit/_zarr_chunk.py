@@ -1,4 +1,4 @@
-"""The codec for Zarr whose chunks are single Blosc2 chunks of an array, as references into ``.b2nd`` files are."""
+"""The Zarr codec whose chunks are single Blosc2 chunks of an array, such as references into ``.b2nd`` files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _nbytes(shape: Sequence[int], blocks: Sequence[int], itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class ChunkCodec(Parts):
-    """Zarr chunks that are single Blosc2 chunks, block after block (``b2kit.chunk``), of which parts are read.
+    """Zarr chunks that are single Blosc2 chunks, block after block (``b2kit.chunk``), and can be read in parts.
 
     References into ``.b2nd`` files need it (:mod:`b2kit.virtual`). ``blocks`` is the shape of the blocks, and ``endian`` the
     byte order of the items. It writes chunks, too, with zstd and shuffle.

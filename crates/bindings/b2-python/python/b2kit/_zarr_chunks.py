@@ -1,4 +1,4 @@
-"""What the codecs for Zarr share, and reading chunks in parts."""
+"""Code shared by the codecs for Zarr, and reading chunks in parts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def bytes_of(buffer: Buffer) -> bytes:
 def most_bytes(spec: ArraySpec, filtered: bool = False) -> int | None:
     """Returns how many bytes a chunk may have after it is decompressed; ``None`` if its items have no fixed size.
 
-    Codecs between the items and the compressor may add some: checksums, or all that does not compress. Filters of Zarr 2
+    Codecs between the items and the compressor may add some: checksums, or the overhead of incompressible data. Filters of Zarr 2
     (``filtered``) may store other, larger items.
     """
     native = spec.dtype.to_native_dtype()
@@ -94,7 +94,7 @@ class Window:
 
 
 def _file(getter: Any) -> File | None:
-    """Returns the file that a chunk is in, and which bytes of it; ``None`` if it is elsewhere.
+    """Returns the file that contains a chunk, and its byte range; ``None`` if it is not in a file.
 
     Files are read directly: for each request that goes through the store, zarr needs the time in which a block of 64 KiB is
     decoded, and the bytes are copied twice.
@@ -103,7 +103,7 @@ def _file(getter: Any) -> File | None:
     while isinstance(getter, Window):
         start, stop = getter.start + start, getter.start + (getter.stop - getter.start if stop is None else stop)
         getter = getter.getter
-    # Not derived classes, which may read in a way of their own.
+    # Not derived classes, which may read differently.
     if type(getter) is not StorePath or type(getter.store) is not LocalStore:
         return None
     path = str(getter.store.root / getter.path)
@@ -133,7 +133,7 @@ def run(steps: Steps, fetch: Callable[[Request], bytes | None]) -> NDBuffer | No
         sent = []
         for request in requests:
             first: Any = requests[0]
-            # The first bytes of a short chunk are all of it.
+            # The first bytes of a short chunk are the whole chunk.
             is_short = isinstance(request, SuffixByteRequest) and len(sent[0]) < first.end - first.start
             found = b"" if is_short else fetch(request)
             if found is None:
@@ -158,7 +158,7 @@ class RangedCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """A codec that reads parts of chunks: each read requests the bytes that it needs next."""
 
     def _steps(self, selection: Any, spec: ArraySpec, near: bool, size: int | None) -> Steps:
-        """Reads a selection. ``size`` is that of the chunk if it is known, ``near`` whether requests take no time."""
+        """Reads a selection. ``size`` is that of the chunk if known, ``near`` whether requests have no latency."""
         raise NotImplementedError
 
     def _from_file(self, file: File, selection: Any, spec: ArraySpec) -> NDBuffer | None:

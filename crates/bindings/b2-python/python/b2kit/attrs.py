@@ -1,7 +1,7 @@
 """Attributes of arrays and groups, each a msgpack value as python-blosc2's ``vlmeta`` reads and writes it.
 
 C-Blosc2 reads at most 16 attributes, with names of at most 31 bytes. Those beyond are stored in a map, which is the
-attribute ``attrs`` for other programs.
+attribute ``attrs`` to other programs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Attrs", "Ext", "Raw"]
 
-# The layer with the attributes that have none of their own.
+# The layer with the attributes that have no separate layer.
 _MAP = "attrs"
 # Limits of C-Blosc2: the number of layers, and the length of their names in bytes.
 _MOST = 16
 _LONGEST = 31
 # Stays a separate layer, since other programs look for it.
 _DIMS = "_ARRAY_DIMENSIONS"
-# Describes the indexes that python-blosc2 keeps of an array. It is a layer, but no attribute.
+# Describes the indexes that python-blosc2 keeps of an array. It is a layer, but not an attribute.
 INDEXES = "blosc2_indexes"
 
 
@@ -36,11 +36,11 @@ class Ext(NamedTuple):
 
 
 class Raw(bytes):
-    """The bytes of an attribute that is not msgpack, as C programs may store it. It is written as it is."""
+    """The bytes of an attribute that is not msgpack, as C programs may store it. It is written unchanged."""
 
 
 class Layers(MutableMapping[str, Any]):
-    """A mapping of names to values, in layers of a frame and, as far as they do not fit, in a map in one layer."""
+    """A mapping of names to values, in layers of a frame or, if they do not fit there, in a map in one layer."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Layers(MutableMapping[str, Any]):
         """Changes and removes attributes in one commit."""
 
     def _more(self) -> dict[str, Any] | None:
-        """Returns the map with further attributes. Anything else of its name is an attribute like others."""
+        """Returns the map with further attributes. If its name is used for anything else, that is an ordinary attribute."""
         found = self._value(_MAP)
         if found is None or not isinstance(found[0], dict) or not all(isinstance(name, str) for name in found[0]):
             return None
@@ -200,7 +200,7 @@ def arranged(
 ) -> tuple[dict[str, Any], list[str]]:
     """Distributes attributes over layers and the map.
 
-    ``layers`` are the names of the layers there are, ``more`` is the content of the map, ``value`` returns that of a
+    ``layers`` are the names of the existing layers, ``more`` is the content of the map, ``value`` returns the value of a
     layer. Returns the layers to be set and those to be removed. As many as possible stay or become layers, since other
     programs and older versions look for them there.
     """
@@ -219,7 +219,7 @@ def arranged(
         if not isinstance(name, str):
             raise WrongTypeError(f"the name of an attribute is a string, not {type(name).__name__}")
         if name == INDEXES:
-            raise ArgumentError(f"{INDEXES} describes indexes of python-blosc2, and is no attribute")
+            raise ArgumentError(f"{INDEXES} describes indexes of python-blosc2, and is not an attribute")
         if name == _MAP or (name not in own and (name in rest or len(name.encode()) > _LONGEST)):
             if name in own:
                 own.remove(name)
@@ -248,7 +248,7 @@ def arranged(
         put[_MAP] = rest
     elif not rest and more is not None:
         gone.append(_MAP)
-    # A layer that became too much may be one that never was written.
+    # A layer in excess may not have been written yet.
     there = set(layers)
     return put, [name for name in dict.fromkeys(gone) if name in there and name not in put]
 

@@ -60,7 +60,7 @@ def from_b2kit(a: Array | Path, chunks: Any = None, *, threads: int | None = 1) 
     a : Array or str or PathLike
         The array.
     chunks : int or tuple or str, optional
-        The partitions, by default the chunks of the array. Others should be multiples of them, as ``"auto"`` chooses.
+        The partitions, by default the chunks of the array. Other shapes should be multiples of them, as ``"auto"`` chooses.
     threads : int, optional
         Number of threads of each task; one by default, because Dask already runs many tasks at the same time.
 
@@ -194,7 +194,7 @@ def planned(
     """Returns the directory for the parts of an array, and the task that writes it.
 
     With ``make`` the tasks create the directory. ``optimize`` optimizes the graph of the array by itself,
-    which takes copies of the tasks that it shares with other arrays.
+    which copies the tasks that it shares with other arrays.
     """
     target = os.path.abspath(os.fspath(path))
     if "://" in os.fspath(path):
@@ -228,7 +228,7 @@ def planned(
 
 
 def _remove(stage: str) -> None:
-    """Removes a directory that other threads may still be writing to; retries if they add files meanwhile."""
+    """Removes a directory that other threads may still be writing to; retries if they add files in the meantime."""
     for _ in range(20):
         shutil.rmtree(stage, ignore_errors=True)
         if not os.path.lexists(stage):
@@ -366,7 +366,7 @@ def _publish(made: str, run: _Run) -> None:
         os.rename(made, run.target)
         return
     try:
-        # Linking fails if the name was taken meanwhile, whereas a rename would replace that file.
+        # Linking fails if the name was taken in the meantime, whereas a rename would replace that file.
         os.link(made, run.target)
     except FileExistsError:
         if os.path.samefile(made, run.target):

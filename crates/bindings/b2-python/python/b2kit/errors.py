@@ -89,7 +89,7 @@ class NoSuchKeyError(Error, KeyError):
 
 
 class CancelledError(Error):
-    """A callback asked to stop; nothing was changed."""
+    """A callback requested to stop; nothing was changed."""
 
 
 class IoError(Error, OSError):
@@ -113,7 +113,7 @@ class ChangedWarning(UserWarning):
 
 
 class ChangedError(Error, OSError):
-    """The file was changed by someone else in the meantime."""
+    """Another program changed the file in the meantime."""
 
 
 def of_python(error: BaseException) -> BaseException:
@@ -132,7 +132,7 @@ def of_python(error: BaseException) -> BaseException:
         # The cause describes the problem with the field.
         cause = error.__cause__ or error
         error = type(cause)(f"{str(error).rpartition('.')[2]}: {cause}")
-    # Only exactly these classes: a subclass has a meaning for the code that raised it.
+    # Exactly these classes: a subclass has a meaning for the code that raised it.
     ours = next((ours for theirs, ours in kinds if type(error) in theirs), None)
     if ours is None and isinstance(error, MemoryError) and not isinstance(error, Error):
         ours = OutOfMemoryError

@@ -9,7 +9,7 @@
     ...     int(data[1234])
     1234
 
-hdf5plugin, PyTables and all programs with a filter of these numbers read what is written, and the other way around.
+hdf5plugin, PyTables and all programs with these filters read the written files, and vice versa.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _FILTERS = {None: 0, "shuffle": 1, "bitshuffle": 2}
 def register() -> None:
     """Let h5py read and write Blosc2 (32026) and Blosc (32001) chunks through b2kit.
 
-    It holds for this process, and replaces filters that were registered before, such as those of hdf5plugin.
-    Other programs and modules with a separate HDF5 (PyTables, netCDF4) are not changed: set ``HDF5_PLUGIN_PATH`` to what
-    ``python -m b2kit_hdf5_plugin`` prints, from the package ``b2kit-hdf5-plugin``.
+    This affects the current process, and replaces filters that were registered before, such as those of hdf5plugin.
+    Other programs and modules with a separate HDF5 (PyTables, netCDF4) are not affected: set ``HDF5_PLUGIN_PATH`` to the output of
+    ``python -m b2kit_hdf5_plugin``, from the package ``b2kit-hdf5-plugin``.
 
-    On Windows the filters are only in that package. Its folder is searched for filters that are not registered yet.
+    On Windows only that package has the filters. Its folder is searched for filters that are not registered yet.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def compression(codec: str = "zstd", clevel: int = 5, filter: str | None = "shuf
     Raises
     ------
     ArgumentError
-        An unknown codec or filter, or another level.
+        The codec or filter is unknown, or the level is out of range.
     """
     if codec not in _CODECS:
         raise ArgumentError(f"codec {codec!r}: expected one of {', '.join(_CODECS)}")
@@ -98,9 +98,9 @@ def compression(codec: str = "zstd", clevel: int = 5, filter: str | None = "shuf
 class Data(Items):
     """A data set of HDF5 or a variable of NetCDF, read-only. :func:`open` and :func:`b2kit.open` return it.
 
-    It is indexed like a :class:`b2kit.Array`, as NumPy does it: by integers, slices with any step, lists, masks, the names of
-    fields, ``oindex`` and ``vindex``. Only the chunks that a selection touches are read and decoded, of filter 32026 only the
-    blocks around it, by several threads and without HDF5's lock.
+    It is indexed like a :class:`b2kit.Array`, with NumPy's rules: by integers, slices with any step, lists, masks, the names of
+    fields, ``oindex`` and ``vindex``. Only the chunks that a selection touches are read and decoded; with filter 32026 only the
+    blocks that it touches, by several threads and without HDF5's lock.
     """
 
     def __init__(self, data: Any, path: str, threads: int | None, source: Source | None = None) -> None:
@@ -110,7 +110,7 @@ class Data(Items):
         self.name: str = data.name
         """The path in the file."""
         self.maxshape: tuple[int | None, ...] = data.maxshape
-        """The most that each dimension may become in the file; None for no end."""
+        """The maximum length of each dimension in the file; None for unlimited."""
         self.chunks: tuple[int, ...] | None = data.chunks
         """The shape of the chunks; None if there are none."""
         self.filters: list[str] = data.filters
@@ -185,7 +185,7 @@ class Data(Items):
 
 
 class File(Mapping[str, Data]):
-    """An open HDF5 or NetCDF file: a mapping of the paths of its data sets to :class:`Data`. :func:`open` returns it."""
+    """An open HDF5 or NetCDF file: a mapping from the paths of its data sets to :class:`Data`. :func:`open` returns it."""
 
     def __init__(self, path: str, threads: int | None = None, source: Source | None = None) -> None:
         self._given, self._threads, self._source = path, threads, source
@@ -194,8 +194,8 @@ class File(Mapping[str, Data]):
         self._tree: list[tuple[str, str, str]] | None = None
 
     def tree(self) -> list[tuple[str, str, str]]:
-        """Returns everything that has a name: path, kind (``"group"``, ``"dataset"``, ``"dimension"``, ``"link"``, ``"type"``,
-        ``"failed"``), and where a link leads to or why something cannot be read."""
+        """Returns all named objects: path, kind (``"group"``, ``"dataset"``, ``"dimension"``, ``"link"``, ``"type"``,
+        ``"failed"``), and the target of a link or the reason why an object cannot be read."""
         if self._tree is None:
             self._tree = self._file.tree("/")
         return self._tree
@@ -232,16 +232,36 @@ def open(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> File | Data:
-    """Open an HDF5 or NetCDF file (3 and 4), or with ``key`` a data set in it, at a path or an http URL.
+    """Open an HDF5 or NetCDF file (3 and 4), or a data set in it.
 
-    With ``storage_options`` a URL is opened by fsspec with these options.
+    Parameters
+    ----------
+    path : str or PathLike
+        A path, or an HTTP or HTTPS URL; with `storage_options` any URL that fsspec supports.
+    key : str, optional
+        Open the data set with this path in the file.
+    threads : int, optional
+        Number of threads for one call, by default that of :func:`b2kit.set_threads`.
+    storage_options : mapping, optional
+        Let fsspec open the URL, with these options.
+
+    Returns
+    -------
+    File
+        The file, a mapping from paths to data sets.
+    Data
+        The data set, if `key` names one.
 
     Raises
     ------
-    UnsupportedError
-        An array cannot hold the data set, or a filter of it is not known.
+    NotFoundError
+        There is no such file.
+    NotBloscError
+        The file is neither HDF5 nor NetCDF.
     NoSuchKeyError
-        There is nothing of this name.
+        There is no data set `key`.
+    UnsupportedError
+        An array cannot hold the data set, or one of its filters is not supported.
     """
     if storage_options is not None:
         source = source_with(path, storage_options)
@@ -252,7 +272,7 @@ def open(
 
 
 def is_hdf5(path: str, source: Source | None = None) -> bool:
-    """Return whether the file at a path or an http URL, or of ``source``, is one of HDF5 or NetCDF, by its content."""
+    """Return whether the file at a path or an http URL, or in ``source``, is HDF5 or NetCDF, by its content."""
     if source is not None or is_web(path):
         try:
             _b2kit.Hdf5File(path, source)
@@ -270,7 +290,7 @@ def is_hdf5(path: str, source: Source | None = None) -> bool:
             at, head = 0, file.read(8)
             if head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5"):
                 return True
-            # Other bytes may be before it: 512 of them, or a power of two times as many.
+            # Other bytes may precede it: 512 of them, or a power of two times as many.
             while len(head) == 8 and head != b"\x89HDF\r\n\x1a\n":
                 at = at * 2 or 512
                 file.seek(at)

@@ -1,4 +1,4 @@
-"""Codecs for numcodecs, and so for Zarr 2 and kerchunk: ``blosc``, as numcodecs has it, and ``blosc2``.
+"""Codecs for numcodecs, and so for Zarr 2 and kerchunk: numcodecs' ``blosc``, and ``blosc2``.
 
     >>> import numpy as np
     >>> from b2kit.numcodecs import Blosc, Blosc2
@@ -106,7 +106,7 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         buf : buffer
             The chunk.
         out : buffer, optional
-            Where the bytes go.
+            The destination of the bytes.
         max_nbytes : int, optional
             Refuse more bytes, before memory is allocated. For chunks of Zarr 2 arrays the limit follows from the shape and the
             dtype of the chunk.
@@ -144,7 +144,7 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the configuration, from which :func:`numcodecs.get_codec` creates the codec."""
+        """Returns the configuration from which :func:`numcodecs.get_codec` creates the codec."""
         config = super().get_config()
         # As numcodecs does: the item size is that of the buffer unless it was given.
         if self.typesize is None:
@@ -212,7 +212,7 @@ class Blosc2(_Shuffled):
         buf : buffer
             The chunk, frame or array.
         out : buffer, optional
-            Where the bytes go.
+            The destination of the bytes.
         max_nbytes : int, optional
             Refuse more bytes, as of :meth:`Blosc.decode`.
 
@@ -256,7 +256,7 @@ def _frame_bytes(stored: bytes, most: int | None) -> bytes:
 def _most_of_zarr() -> int | None:
     """Returns how many bytes a chunk of Zarr 2 may have; ``None`` if another caller decodes it.
 
-    zarr tells a compressor nothing of the array: the caller has its metadata.
+    zarr passes no information about the array to a compressor: the caller has its metadata.
     """
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") == __name__:
@@ -272,7 +272,7 @@ def _most_of_zarr() -> int | None:
 def register() -> None:
     """Lets numcodecs use :class:`Blosc` and :class:`Blosc2` of this module for ``blosc`` and ``blosc2``.
 
-    This concerns Zarr 2 arrays, and everything else that asks numcodecs for these codecs.
+    This affects Zarr 2 arrays, and everything else that gets these codecs from numcodecs.
 
     Examples
     --------

@@ -117,7 +117,7 @@ class SuperChunk:
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """The attributes, as they are now."""
+        """The current attributes."""
         return _FrameAttrs(self._frame()).asdict()
 
     @property
@@ -395,7 +395,7 @@ class Group(Mapping[str, Member]):
     def create(
         self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Unpack[Options]
     ) -> Array:
-        """Adds an array. Groups on the way are created.
+        """Adds an array. Missing groups are created.
 
         Parameters
         ----------
@@ -445,7 +445,7 @@ class Group(Mapping[str, Member]):
     def __setitem__(self, key: str, x: Any) -> None:
         """Adds or replaces an array or a group.
 
-        What is in files is copied with attributes and chunks, as by :func:`b2kit.copy`. A path is opened. A group is copied with
+        Arrays in files are copied with attributes and chunks, as by :func:`b2kit.copy`. A path is opened first. A group is copied with
         all its contents.
 
         Parameters
@@ -483,12 +483,12 @@ class Group(Mapping[str, Member]):
                 del self[key]
             self.create_group(key)
             return
-        # A name that is not listed. The new group appears when it is complete.
+        # A temporary name that is not listed: the new group appears when it is complete.
         folder = tempfile.mkdtemp(prefix=".b2kit-", suffix=".tmp", dir=self._path)
         try:
             made = os.path.join(folder, "new.b2d")
             group.save(made)
-            # That of the store, which a group does not have.
+            # The layer of the store, which a group does not have.
             os.remove(os.path.join(made, "embed.b2e"))
             if key in self:
                 del self[key]
@@ -537,7 +537,7 @@ class Group(Mapping[str, Member]):
         key : str
             The key, relative to this group.
         allow_table_edit : bool
-            Let it be a column or another part of a table of python-blosc2, which cannot read the table afterwards.
+            Allow a column or another part of a table of python-blosc2, which then cannot read the table.
 
         Raises
         ------
@@ -691,7 +691,7 @@ class Group(Mapping[str, Member]):
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        """Pickles the group by its path, with the names, sizes and times of its files, by which caches see changes."""
+        """Pickles the group by its path, with the names, sizes and times of its files, by which caches detect changes."""
         return _unpickled, (Group, (self._path, self._mode, self._threads, self._key, self._lock), self._token())
 
     def _token(self) -> tuple[object, ...]:
@@ -758,7 +758,7 @@ class Group(Mapping[str, Member]):
         return "/".join([self._key, *parts])
 
     def _store(self) -> _b2kit.Store:
-        """Opens the store, as it is now."""
+        """Opens the current state of the store."""
         if self.closed:
             raise ArgumentError("the store is closed")
         store = _b2kit.Store.open(self._path, lock=self._lock)
@@ -767,7 +767,7 @@ class Group(Mapping[str, Member]):
         return store
 
     def _changed(self) -> _b2kit.Store:
-        """Opens the store, unless it may only be read."""
+        """Opens the store for changes; a read-only store is an error."""
         if self._mode != "a":
             raise ReadOnlyError('the store is open for reading: use mode="a"')
         return self._store()
@@ -926,7 +926,7 @@ def open(
     key : str, optional
         Open this member of a store, or this data set of an HDF5 or NetCDF file (see :mod:`b2kit.hdf5`).
     storage_options : mapping, optional
-        Let fsspec open the URL, also one of HTTP, with these options, such as credentials or ``{"headers": {...}}``.
+        Let fsspec open the URL, including HTTP URLs, with these options, such as credentials or ``{"headers": {...}}``.
     lock : bool
         Lock files while they are changed. ``False`` is for file systems that have no locks; then only one process at a time
         may change the files.
@@ -953,7 +953,7 @@ def open(
     b2kit.errors.NoSuchKeyError
         There is no member `key`.
     b2kit.errors.ReadOnlyError
-        `mode` is ``"a"``, and what was opened cannot be changed.
+        `mode` is ``"a"``, and the opened object cannot be changed.
     b2kit.errors.UnsupportedError
         The URL is that of a store, or an archive or a frame is opened with ``mode="a"``.
 
@@ -1193,7 +1193,7 @@ def _described(error: Error, name: str, url: str, source: _Source | None) -> Err
     except IoError:
         return _named(error, name)
     except Error:
-        # Only a store is opened further than its first bytes.
+        # Only for a store is more read than the first bytes.
         is_store = True
     if is_store:
         return UnsupportedError(
@@ -1215,10 +1215,10 @@ def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Ar
     Parameters
     ----------
     a : Array or Group or str or PathLike or array_like
-        What to copy. A path is opened first. A group or store is copied with all its contents, as by :meth:`Group.save`. Of
+        The array or group to copy. A path is opened first. A group or store is copied with all its contents, as by :meth:`Group.save`. For
         arrays of h5py, zarr and python-blosc2, attributes and chunks are kept: shards of zarr become chunks, and the chunks
-        in them blocks. Codec, level and filters are kept from python-blosc2 only. What makes an HDF5 data set or its axes a
-        dimension scale is left out.
+        in them blocks. Codec, level and filters are kept from python-blosc2 only. Attributes that make an HDF5 data set or its axes a
+        dimension scale are left out.
     path : str or PathLike, optional
         The new file or store. Without it the array is in memory.
     **options

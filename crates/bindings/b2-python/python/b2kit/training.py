@@ -46,10 +46,10 @@ class CropDataset:
 
     ``data[n]`` is batch ``n``, and iterating reads the batches in order, the next ones by threads while one is used. A batch is
     a dict with an array for each name of the cases, of shape ``(batch, channels..., crop...)``, and the integer arrays ``case``
-    (which case each crop is from) and ``start`` (where it starts).
+    (the case of each crop) and ``start`` (its first item).
 
     A batch depends only on ``seed``, :attr:`epoch` and its number, not on threads, processes or the order of reading.
-    A dataset may be shared by threads, used after a fork, and pickled. Arrays stay open, so files must not be replaced meanwhile.
+    A dataset may be shared by threads, used after a fork, and pickled. Arrays stay open, so files must not be replaced during its use.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class CropDataset:
         The value of items outside the image, for all arrays or by their names. An image that is shorter than a crop is in
         its middle.
     sampler : callable, optional
-        ``sampler(rng, case, shape)`` returns where a crop of an image starts. It may lie outside the image, also with
-        negative numbers. By default crops are uniformly distributed inside the image.
+        ``sampler(rng, case, shape)`` returns the start of a crop of an image. It may lie outside the image, even at
+        negative positions. By default crops are uniformly distributed inside the image.
     prefetch : int, default 2
         The number of batches that are read ahead when the dataset is iterated, each by a thread. 0 starts no threads.
     threads : int, optional
@@ -296,8 +296,8 @@ def _plain(value: object) -> object:
 def read_metadata(array: Array | str | os.PathLike[str]) -> dict[str, Any]:
     """Read the metadata that the package mlarray stores in its files (``.mla``): spacing, origin, direction and others.
 
-    The items are read by :func:`b2kit.open_array`, as those of any other Blosc2 file. mlarray stores its metadata as a pickle.
-    It is read without calling or importing anything, and is plain numbers, texts, lists and dicts.
+    The items are read by :func:`b2kit.open_array`, like those of any other Blosc2 file. mlarray stores its metadata as a pickle.
+    It is read without calling or importing anything, and consists of plain numbers, texts, lists and dicts.
 
     Parameters
     ----------

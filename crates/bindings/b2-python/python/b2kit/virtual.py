@@ -44,7 +44,7 @@ _FIRST = 64 << 10
 
 
 class _Member:
-    """An array, and where its chunks are."""
+    """An array, and the locations of its chunks."""
 
     def __init__(self, name: str, array: Array, url: str, offset: int, most: int) -> None:
         self.name, self.array, self.url = name, array, url
@@ -56,7 +56,7 @@ class _Member:
         places = zip((_KINDS[kind] for kind in kind_of), memoryview(start_of).cast("Q"), memoryview(stop_of).cast("Q"))
         kinds = {_KINDS[kind] for kind in set(kind_of)}
         dtype = array.dtype
-        # Chunks of one special value are no references: those of the fill value are missing, others are inline.
+        # Special chunks are not references: those of the fill value are missing, others are inline.
         self._is_nan = "nan" in kinds and not kinds & {"zeros", "uninit"} and dtype.kind in "fc"
         filled = {"nan"} if self._is_nan else {"zeros", "uninit"}
         self.chunks: dict[tuple[int, ...], tuple[int, int] | bytes] = {}
@@ -131,7 +131,7 @@ def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _members(path: str, url: str, most: int) -> Iterator[_Member]:
-    """Opens the arrays of a file or store. ``url`` is where readers find it."""
+    """Opens the arrays of a file or store. ``url`` is its location for readers."""
     import b2kit
 
     opened = b2kit.open(path)
@@ -171,7 +171,7 @@ def kerchunk(
     path : str or PathLike
         The file or store.
     url : str, optional
-        Where readers will find the file; by default its path, without user, password and query: readers need their own.
+        The location of the file for readers; by default its path, without user, password and query: readers need their own.
     zarr_format : {3, 2}
         With 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools expect 2, whose chunks are read
         as a whole.
@@ -242,7 +242,7 @@ class _Object:
     def fetch(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         missing = [(start, end) for start, end in ranges if self._have(start, end) is None]
         if missing:
-            # Index and trailer are side by side.
+            # Index and trailer are adjacent.
             start, end = min(start for start, _ in missing), max(end for _, end in missing)
             if end - start > 4 * sum(end - start for start, end in missing) + _FIRST:
                 return [self._have(*each) or self._range(*each) for each in ranges]
@@ -267,7 +267,7 @@ class _Object:
 
 
 class Parser:
-    """A parser for VirtualiZarr. It makes a ``.b2nd`` file a virtual dataset, with two requests.
+    """A parser for VirtualiZarr, which reads a ``.b2nd`` file as a virtual dataset with two requests.
 
     Chunks of the fill value are missing, other special chunks are inline.
 

@@ -46,7 +46,7 @@ __all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
 _DIMS = "_ARRAY_DIMENSIONS"
 # Attribute of a group: the names of the variables in their order, if that is not the one in which they are listed.
 _ORDER = "_ARRAY_ORDER"
-# Marks letters of netCDF: those along the last dimension are a text.
+# Marks characters of netCDF: those along the last dimension form a text.
 _CHARACTERS = "_ARRAY_CHARACTERS"
 # Encoding key for the filters that were read. Zarr's engine has the key `filters` for objects.
 _FILTERS = "blosc2_filters"
@@ -100,7 +100,7 @@ class _Items(BackendArray):
     def _array(self) -> Array:
         while True:
             array: Array | None = self._manager.acquire().array
-            # Another thread may have closed it meanwhile.
+            # Another thread may have closed it in the meantime.
             if array is not None:
                 break
         if array.shape != self.shape or array.dtype != self.dtype:
@@ -136,9 +136,9 @@ class DataStore(WritableCFDataStore):
         # Dimensions of the enclosing groups, with their lengths.
         self._above = above or {}
         self._managers: list[Any] = []
-        # Variables of single letters that form no texts.
+        # Variables of single characters that do not form texts.
         self.characters: dict[Any, bool] = {}
-        # Variables whose type cannot change: those in the store, those with an encoding that was asked for.
+        # Variables whose type cannot change: those in the store, those with an explicit encoding.
         self.fixed: set[Any] = set()
         # The variables to write.
         self.attrs: dict[str, Any] = {}
@@ -237,7 +237,7 @@ class DataStore(WritableCFDataStore):
         writer: Any = None,
         unlimited_dims: Any = None,
     ) -> None:
-        """Encodes and writes variables; those in ``check_encoding_set`` have an encoding that was asked for."""
+        """Encodes and writes variables; those in ``check_encoding_set`` have an explicit encoding."""
         self.fixed.update(check_encoding_set)
         store: Any = super().store
         store(variables, attributes, check_encoding_set, writer, unlimited_dims)
@@ -313,7 +313,7 @@ class DataStore(WritableCFDataStore):
         order = self._names(group)
         order += [write.name for write in self.writes if write.name not in order]
         new = [write.name for write in self.writes]
-        # Variables that were there keep their places.
+        # Existing variables keep their positions.
         order = [name for name in order if name not in new] + new if not set(order) - set(new) else order
         if order != sorted(order):
             group.attrs.update({**self.attrs, _ORDER: order})
@@ -515,11 +515,11 @@ class Accessor:
     ) -> Any:
         """Writes the dataset to a store (``.b2d``), or to a group in one.
 
-        The store has all variables or, after an error or a crash, is as it was. All Dask arrays are written in one computation,
+        The store has all variables or, after an error or a crash, is unchanged. All Dask arrays are written in one computation,
         by all available workers, as with :func:`b2kit.dask.to_b2kit`.
 
         With `append_dim` and `region`, nothing is changed before everything is computed and compressed. Then the arrays are
-        committed one after the other. An error takes back those that were, but a process that is killed in that moment leaves
+        committed one after the other. An error reverts the committed ones, but a process that is killed at that moment leaves
         some of them with the new items.
 
         Parameters
@@ -530,7 +530,7 @@ class Accessor:
             The key of the group.
         mode : {"w-", "w", "a"}, optional
             With ``"w-"``, the default, the store must not exist. With ``"w"`` an existing one is replaced, or with `group` only
-            that group and those in it. With ``"a"`` variables are added or replaced.
+            that group and its subgroups. With ``"a"`` variables are added or replaced.
         encoding : mapping, optional
             For each variable ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as of :func:`b2kit.asarray`, and CF
             keys such as ``dtype``, ``scale_factor``, ``_FillValue`` and ``units``.
@@ -623,7 +623,7 @@ class TreeAccessor:
         parts: list[_Part] = []
         for node in self._tree.subtree:
             below = node.path.removeprefix(root).strip("/")
-            # The root of the written tree gets the coordinates that it inherits.
+            # The root of the written tree gets its inherited coordinates.
             parts.append((below, node.to_dataset(inherit=not below), told.pop(f"/{below}", None)))
         if told:
             raise ArgumentError(f"there is no group {', '.join(sorted(told))} in the tree")
@@ -691,7 +691,7 @@ def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
 
 
 def _link_all(target: str, new: str) -> None:
-    """Makes a second tree of a store. Arrays are the same files, since they are replaced and not changed in it."""
+    """Creates a second tree of a store. Arrays are hard links, since they are replaced and not changed in it."""
 
     def link(source: str, to: str) -> str:
         # The frames with attributes and small members are changed in place.
@@ -749,7 +749,7 @@ def _write_all(stores: list[DataStore], later: tuple[str, str] | None) -> list[A
 
 
 def _joined(tasks: list[Any]) -> Any:
-    """Returns a task that does all of them."""
+    """Returns a task that runs all tasks."""
     from dask.delayed import delayed
 
     return delayed(_nothing, pure=False)(tasks)
@@ -771,7 +771,7 @@ class _Change:
     place: tuple[slice, ...] | None = None
 
     def apply(self, edit: Edit) -> None:
-        """Makes the change, a chunk at a time."""
+        """Applies the change, one chunk at a time."""
         items = b2kit.open_array(self.items) if isinstance(self.items, str) else self.items
         if self.axis is not None:
             step = items.chunks[self.axis] if isinstance(items, Array) else max(1, items.shape[self.axis])
@@ -789,7 +789,7 @@ class _Change:
         return tuple(slice(to.start + at.start, to.start + at.stop) for to, at in zip(place, part))
 
     def undo(self, array: Array, old: Array) -> None:
-        """Takes the change back."""
+        """Reverts the change."""
         if self.axis is not None:
             array.resize(old.shape)
         elif self.place is not None:
@@ -810,7 +810,7 @@ def _extend(
     region: Mapping[Any, slice | str] | str | None,
     compute: bool,
 ) -> Any:
-    """Appends a dataset to one in a store, or writes it into a part of that."""
+    """Appends a dataset to one in a store, or writes it into a part of it."""
     if not os.path.isdir(target):
         raise ArgumentError(f"{target}: there is no store to write to")
     root = b2kit.open_group(target, "a")
@@ -1081,7 +1081,7 @@ def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]
     encoding = variable.encoding
     options = {key: encoding[key] for key in _OPTIONS if encoding.get(key) is not None}
     if "filters" in options and not is_told and not _are_filters(options["filters"]):
-        # Those of Zarr.
+        # The options of Zarr.
         del options["filters"]
     if encoding.get(_FILTERS) is not None:
         options.setdefault("filters", encoding[_FILTERS])

@@ -57,7 +57,7 @@ Filter = Union[str, tuple[str, int]]
 # Of files, up to this many selected bytes are decoded in the event loop: their blocks are decoded by several threads, which
 # takes a few milliseconds at most.
 _INLINE_FILE = 2 << 20
-# Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB. At least as many are
+# Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB. At least this many are
 # requested at the start, so that shorter chunks arrive completely with the first request.
 _END = 4096
 # Filters by their names in imagecodecs.
@@ -67,7 +67,7 @@ _THEIR_FILTERS = {"NOFILTER": (), "NOSHUFFLE": (), "SHUFFLE": ("shuffle",), "BIT
 def enable() -> None:
     """Lets zarr read parts of the chunks that it compresses with ``blosc``, in all arrays that are opened afterwards.
 
-    Nothing about the data changes. It concerns arrays of Zarr 2 and 3, also inside shards, whose last codec is ``blosc``,
+    The data does not change. This affects arrays of Zarr 2 and 3, including those in shards, whose last codec is ``blosc``,
     ``b2kit.blosc2``, or numcodecs' ``blosc2``: of large chunks, only the blocks with selected items are fetched and decoded.
     Chunks of these arrays are also decoded by this package, with all threads.
 
@@ -124,7 +124,7 @@ class _Options:
     def _set(self, codec: Any, level: Any, filters: Any, own: Any, name: str) -> None:
         if name not in self._names:
             raise ArgumentError(f"name {name!r}, expected {' or '.join(map(repr, self._names))}")
-        # Unknown names are an error now rather than in the middle of a store.
+        # Report unknown names now rather than in the middle of a store.
         values: dict[str, Any] = {"codec": _codec(codec), "level": _level(level), "filters": _filters(filters), "name": name}
         compress(b"", values["codec"], values["level"], values["filters"])
         for key, value in {**values, self._own[0]: own}.items():
@@ -294,7 +294,7 @@ def _hint(codec: B2ndCodec, chain: Any) -> None:
         return
     _hinted = True
     warnings.warn(
-        f"{codec.name} compresses the data itself, and with {type(chain[-1]).__name__} behind it zarr reads and decodes "
+        f"{codec.name} compresses the data itself, and with {type(chain[-1]).__name__} after it zarr reads and decodes "
         "whole chunks instead of parts: create the array with compressors=None",
         UserWarning,
         stacklevel=2,
@@ -376,7 +376,7 @@ def _items(source: str | bytes, selection: Any, chunk_spec: ArraySpec) -> NDBuff
         _check(array.shape, array.dtype.itemsize, chunk_spec)
         parts = selection if isinstance(selection, tuple) else (selection,)
         if all(part is not ... for part in parts):
-            # Never a scalar of NumPy, whose strings lack the blanks at the end.
+            # Never a NumPy scalar, whose strings lack trailing blanks.
             parts = (*parts, ...)
         return _result(array[parts], chunk_spec)
 

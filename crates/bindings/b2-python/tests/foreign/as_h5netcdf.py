@@ -1,4 +1,4 @@
-"""A pytest plugin that puts b2kit.h5py in the place of pyfive in h5netcdf."""
+"""A pytest plugin that replaces pyfive by b2kit.h5py in h5netcdf."""
 
 import b2kit.h5py
 

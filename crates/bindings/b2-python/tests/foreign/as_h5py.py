@@ -1,4 +1,4 @@
-"""A pytest plugin for the tests of h5py: what h5py would read of a file on the disk is read by b2kit.h5py.
+"""A pytest plugin for the tests of h5py: b2kit.h5py reads all files on disk in place of h5py.
 
 Writing stays h5py's. What is written is flushed before each read. `served` counts, for each test, the reads that were ours; tests with
 none of them say nothing about b2kit.h5py."""
@@ -17,7 +17,7 @@ now = [None]
 
 
 def twin(thing):
-    """Returns our object for one of h5py; None if it is in no file on the disk, or has no name."""
+    """Returns our object for one of h5py; None if it is not in a file on disk, or has no name."""
     path = thing.file.filename if thing else None
     if not path or not thing.name or not os.path.isfile(path) or thing.file.driver not in ("sec2", "stdio", "core"):
         return None
@@ -95,7 +95,7 @@ def block(arg):
 
 
 class ReadAttributes(attrs.AttributeManager):
-    """h5py's attributes, read by ours."""
+    """h5py's attributes, read with b2kit.h5py."""
 
     def __init__(self, parent):
         super().__init__(parent)

@@ -1,5 +1,5 @@
-"""A pytest plugin that puts b2kit.h5py in place of pyfive. Of pyfive's inner modules only names are there, so that files with tests
-of them are imported: what uses such a name fails."""
+"""A pytest plugin that replaces pyfive by b2kit.h5py. pyfive's inner modules are stubs, so that test files
+that import them load: tests that use them fail."""
 
 import sys
 import types

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the tests of other packages with b2kit.h5py in place of what they test.
+"""Runs the tests of other packages with b2kit.h5py in place of the tested package.
 
     run.py pyfive [ARGUMENTS OF PYTEST]    pyfive 1.3.0, whose source distribution is fetched from PyPI
-    run.py h5py [ARGUMENTS OF PYTEST]      the tests in the installed h5py; what they write is read by b2kit.h5py
+    run.py h5py [ARGUMENTS OF PYTEST]      the tests in the installed h5py; b2kit.h5py reads the files that they write
     run.py h5netcdf [ARGUMENTS OF PYTEST]  the tests in the installed h5netcdf
 
 Needs b2kit, pytest and these packages; for pyfive also netCDF4, dask, fsspec, s3fs, boto3, requests, moto[server] and numcodecs.

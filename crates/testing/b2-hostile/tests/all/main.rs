@@ -24,7 +24,6 @@ mod worker;
 use std::env;
 
 use anyhow::{Context, Result, ensure};
-use b2_zfp::{FixedAccuracy, FixedPrecision, FixedRate};
 use b2kit::chunk::Plugins;
 use sha2::{Digest, Sha256};
 
@@ -44,7 +43,7 @@ fn digest(data: &[u8]) -> String {
 
 /// Returns the built-in codecs and filters, and those of zfp.
 fn plugins() -> Plugins {
-    Plugins::builtin().with_codec(FixedAccuracy).with_codec(FixedPrecision).with_codec(FixedRate)
+    Plugins::builtin().with_codecs(b2_zfp::codecs())
 }
 
 /// Each case is verified in two processes, in different order, with different bytes in fresh memory and different

@@ -1,7 +1,7 @@
 //! Turns a base into a damaged file.
 
 use b2_testkit::Rng;
-use b2_testkit::hostile::{Number, Seal};
+use b2_testkit::hostile::{self, Number, Seal};
 
 use super::base::{Base, BaseField, BaseKind};
 use super::content::Content;
@@ -27,11 +27,11 @@ pub(crate) enum Mutation {
     Behind { file: u32, kind: u32 },
     /// Flip a bit, by number.
     Flip { file: u32, bit: u32, seal: Seal },
-    /// Change a byte, by number.
+    /// Change one or more bytes.
     Byte { number: u32, seal: Seal },
     /// Change bytes of a codec stream.
     Stream { number: u32, seal: Seal },
-    /// Zero, overwrite, copy, swap, remove or duplicate a piece.
+    /// Overwrite, copy, swap, remove or duplicate a piece.
     Damage { number: u32, seal: Seal },
     /// Replace a file of a sparse frame.
     Sparse { kind: u32 },
@@ -90,8 +90,7 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
             let bytes = content.bytes_mut(name).filter(|bytes| !bytes.is_empty())?;
             // Change several in one of three cases.
             for _ in 0..if rng.chance(33) { rng.within(2..=20) } else { 1 } {
-                let at = rng.within(0..=bytes.len() - 1);
-                bytes[at] = rng.next() as u8;
+                hostile::overwrite(bytes, 1, rng);
             }
             seal
         }
@@ -99,13 +98,15 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
             let rng = &mut rng(number);
             let (file, range) = rng.pick_some(&base.streams)?;
             let bytes = content.bytes_mut(&base.files[*file])?.get_mut(range.clone())?;
-            damage_stream(bytes, rng);
+            // The start of a stream contains its sizes for zlib and zstd.
+            let end = bytes.len().min(if rng.one_in(8) { 9 } else { usize::MAX });
+            hostile::overwrite(&mut bytes[..end], 40, rng);
             seal
         }
         Mutation::Damage { number, seal } => {
             let rng = &mut rng(number);
             let name = &base.files[rng.within(0..=base.files.len() - 1)];
-            damage(content.bytes_mut(name)?, rng);
+            hostile::damage(content.bytes_mut(name)?, 512, rng);
             seal
         }
         Mutation::Sparse { kind } => return sparse::change(base, kind, &mut rng(kind)),
@@ -129,8 +130,7 @@ fn set(base: &Base, content: &mut Content, field: &BaseField, kind: u32, rng: &m
     let numbers: Vec<Number> =
         base.fields.iter().filter(|f| f.file == field.file).map(|f| f.number).collect();
     let Some(bytes) = base.files.get(field.file).and_then(|name| content.bytes_mut(name)) else { return };
-    let value = field.number.value(kind, bytes, &numbers, rng);
-    field.number.set(bytes, value);
+    field.number.damage(kind, bytes, &numbers, rng);
 }
 
 /// Returns the required result for damage; `None` if nothing changed. If the length of a file changed, the damaged
@@ -201,54 +201,6 @@ fn behind(
     bytes.extend_from_slice(&more);
     // A frame in a file, and a chunk, may be followed by any bytes.
     Some((content, if base.kind == BaseKind::Sparse { Expect::Any } else { Expect::Same }))
-}
-
-fn damage_stream(bytes: &mut [u8], rng: &mut Rng) {
-    let len = bytes.len();
-    let at = rng.within(0..=len - 1);
-    let n = rng.within(1..=(len - at).min(40));
-    match rng.within(0..=7) {
-        0 => bytes[at] ^= 1 << rng.within(0..=7),
-        1 => bytes[at] = rng.next() as u8,
-        2 => bytes[at] = 0xFF,
-        3 => bytes[at..at + n].fill(0xFF),
-        4 => bytes[at..at + n].fill(0),
-        5 => bytes[at..at + n].copy_from_slice(&rng.bytes(n)),
-        // The start of a stream contains its sizes for zlib and zstd.
-        6 => bytes[rng.within(0..=(len - 1).min(8))] = rng.next() as u8,
-        _ => bytes.copy_within(at..at + n, rng.within(0..=len - n)),
-    }
-}
-
-fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
-    let len = bytes.len();
-    if len < 2 {
-        return;
-    }
-    let size = *rng.pick(&[1, 4, 8, 16, 32, 64, 256, 512]);
-    let size = size.min(len - 1);
-    // Sometimes aligned like sectors.
-    let place = |rng: &mut Rng| match rng.chance(50) {
-        true => rng.within(0..=(len - size) / size) * size,
-        false => rng.within(0..=len - size),
-    };
-    let (from, to) = (place(rng), place(rng));
-    let part = bytes[from..from + size].to_vec();
-    match rng.within(0..=8) {
-        0 => bytes[to..to + size].fill(0),
-        1 => bytes[to..to + size].fill(0xFF),
-        2 => bytes[to..to + size].copy_from_slice(&rng.bytes(size)),
-        3 => bytes.copy_within(from..from + size, to),
-        4 => {
-            let other = bytes[to..to + size].to_vec();
-            bytes[from..from + size].copy_from_slice(&other);
-            bytes[to..to + size].copy_from_slice(&part);
-        }
-        5 => drop(bytes.splice(to..to, part)),
-        6 => drop(bytes.drain(from..from + size)),
-        7 => bytes[to..to + size].reverse(),
-        _ => bytes[to..].fill(0),
-    }
 }
 
 /// Returns the row of the table for a mutation.

@@ -108,6 +108,19 @@ impl Number {
         stored != before
     }
 
+    /// Sets one of the numbers, if there are any, to a value of any kind.
+    pub fn damage_one(numbers: &[Self], bytes: &mut [u8], rng: &mut Rng) {
+        if let Some(number) = rng.pick_some(numbers) {
+            number.damage(rng.next() as u32 % number.nvalues(), bytes, numbers, rng);
+        }
+    }
+
+    /// Sets the number to its value of kind `kind`. Returns whether anything changed.
+    pub fn damage(&self, kind: u32, bytes: &mut [u8], others: &[Self], rng: &mut Rng) -> bool {
+        let value = self.value(kind, bytes, others, rng);
+        self.set(bytes, value)
+    }
+
     /// Returns how many kinds of values [`Number::value`] supports.
     pub fn nvalues(&self) -> u32 {
         if self.width == 1 { 256 } else { 30 + LIMITS.len() as u32 }
@@ -169,8 +182,8 @@ mod tests {
             let mut changed = 0;
             for kind in 0..number.nvalues() {
                 let mut copy = bytes;
-                let value = number.value(kind, &bytes, &numbers, &mut Rng::case(1, u64::from(kind)));
-                changed += u32::from(number.set(&mut copy, value));
+                let rng = &mut Rng::case(1, u64::from(kind));
+                changed += u32::from(number.damage(kind, &mut copy, &numbers, rng));
                 assert_eq!(copy[..number.at], bytes[..number.at]);
                 assert_eq!(copy[number.at + number.width..], bytes[number.at + number.width..]);
             }

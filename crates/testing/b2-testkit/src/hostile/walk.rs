@@ -102,6 +102,13 @@ impl std::fmt::Debug for Walk<'_> {
 }
 
 impl<'a> Walk<'a> {
+    /// Returns all numbers that a walk over `bytes` finds.
+    pub fn numbers(bytes: &[u8], over: impl FnOnce(&mut Walk<'_>)) -> Vec<Number> {
+        let mut numbers = Vec::new();
+        over(&mut Walk::new(bytes, &mut |_, _, number| numbers.push(number)));
+        numbers
+    }
+
     /// Starts a walk over `bytes`, which reports each field to `sink`.
     pub fn new(bytes: &'a [u8], sink: FieldSink<'a>) -> Self {
         Self { bytes, sink, streams: Vec::new() }

@@ -1,7 +1,7 @@
 //! Benchmark with JSON output: runs one operation after the other on chunks of a raw file and prints a line of JSON for
 //! each, so that other programs can be compared with this one.
 //!
-//! Timed is each chunk, compressed or decompressed separately as a [`Chunk`], into buffers that are allocated
+//! Each chunk is compressed or decompressed separately as a [`Chunk`] and timed; buffers are allocated
 //! and paged in beforehand; random items are read through one [`ChunkReader`] per chunk. With one thread these are
 //! plain calls; with more, a thread pool that includes the calling thread.
 
@@ -71,7 +71,7 @@ pub(super) struct Args {
     /// Bits that truncprec keeps [default: 10, and 20 for items of 8 bytes]
     #[arg(long, conflicts_with = "files", value_name = "N")]
     truncbits: Option<u8>,
-    /// Where to decompress to: a large buffer, or always the same place
+    /// Where to decompress to: a large buffer, or always the same memory
     #[arg(long, conflicts_with = "files", value_name = "HOW", value_enum, default_value_t = Dest::Stream)]
     dest: Dest,
 }
@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
         let room = |part: &[u8]| (vec![1; part.len() + EXTENDED_HEADER_LEN], 0);
         let packed = src.chunks(chunksize).map(room).collect();
         let dparams = DParams::default().destination(match args.dest {
-            // Each chunk is part of an output that is larger than the caches if all of it is.
+            // Each chunk has its own part of the output, which exceeds the caches if the data do.
             Dest::Stream if src.len() > CACHES => Destination::Streaming,
             Dest::Stream => Destination::Auto,
             Dest::Reuse => Destination::Cached,
@@ -294,7 +294,7 @@ impl<'a> Bench<'a> {
         Ok(self.line(op, &times, bytes / times.len(), calls))
     }
 
-    /// One reader per chunk, as a program keeps them that reads many parts of the same chunks.
+    /// One reader per chunk, as in a program that reads many parts of the same chunks.
     fn readers(&self) -> Result<Vec<ChunkReader>> {
         // The items are used right after they are read.
         let dparams = self.dparams.clone().destination(Destination::Cached);

@@ -20,10 +20,10 @@ use super::sample::{Sample, command_for, name};
 
 /// Size of the sample, taken from the middle of the file, in bytes: a second of work for the slowest choice.
 const SAMPLE: u64 = 4 << 20;
-/// For smaller data, in bytes, the results depend more on headers and noise than on the data.
+/// Minimum size in bytes: below it, the results depend more on headers and noise than on the data.
 const MIN_SAMPLE: u64 = 64 << 10;
 
-/// Codecs, levels and filters from fast to small, and the codecs for single bytes.
+/// Codecs, levels and filters from fastest to smallest, and the codecs for single bytes.
 const CHOICES: [(CodecId, u8, &str, CodecId); 5] = [
     (CodecId::LZ4, 5, "shuffle", CodecId::LZ4),
     (CodecId::LZ4, 5, "bitshuffle", CodecId::LZ4HC),

@@ -8,8 +8,8 @@ use b2kit::{ArrayBuilder, CodecId, Dtype};
 use crate::args::options::Global;
 use crate::args::plugins;
 use crate::args::values::Filters;
-use crate::files::stdio;
-use crate::npy::{nbytes, source::ByteSource};
+use crate::files::{ByteSource, stdio};
+use crate::formats::npy::nbytes;
 use crate::process::pipeline::resize;
 use crate::read::input::Input;
 use crate::read::operand::Operand;
@@ -69,7 +69,7 @@ impl Sample {
         Self::of_operand(operand, &[nitems], typesize, limit, options)
     }
 
-    /// Returns what writes the sample with these parameters.
+    /// Returns the command that writes the sample with these parameters.
     pub(super) fn builder(&self, codec: CodecId, level: u8, filters: &Filters) -> Result<ArrayBuilder> {
         let cparams =
             plugins::cparams(self.itemsize).codec(codec).level(level).filters(&filters.0).build()?;

@@ -1,4 +1,4 @@
-//! The table for people: all combinations of codec, level and filters, for one file after the other.
+//! The human-readable table: all combinations of codec, level and filters, one file at a time.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Measure only these levels
     #[arg(long, value_name = "0..9,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=9), default_value = "1,5,9")]
     clevels: Vec<u8>,
-    /// Measure these filters; give it again for others
+    /// Measure these filters (may be repeated)
     ///
     /// Written as for `b2kit pack`. The default is none, shuffle and bitshuffle, one after the other.
     #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true)]
@@ -177,7 +177,7 @@ fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
 
 const BEST: [&str; 3] = ["balance", "smallest", "fastest"];
 
-/// All rows, which of them no other one beats, and the three best.
+/// All rows, the Pareto-optimal ones among them, and the three best.
 struct Table<'a> {
     file: &'a Path,
     sample: Sample,

@@ -29,7 +29,7 @@ _b2kit() {
 
 const MIDDLE: &str = r#"        esac
     done
-    # The whole word, which bash has cut at each '=' and ':', and the part of it that stays as it is.
+    # The whole word, which bash has cut at each '=' and ':', and the part of it that is unchanged.
     at=$COMP_CWORD
     word=${COMP_WORDS[at]}
     while ((at > 1)) && [[ $word == [=:]* || ${COMP_WORDS[at - 1]} == [=:] ]]; do
@@ -97,7 +97,7 @@ pub(super) fn script(root: &Command) -> String {
     format!("{START}{found}{MIDDLE}{cases}{END}")
 }
 
-/// Adds the lines for a command, which is called `path`, and for its subcommands. Writing to a string does not fail.
+/// Adds the lines for the command named `path` and for its subcommands. Writing to a string does not fail.
 fn add(found: &mut String, cases: &mut String, root: &Command, (command, path): (&Command, &str)) {
     let subs = || command.get_subcommands();
     for sub in subs() {
@@ -126,7 +126,7 @@ fn add(found: &mut String, cases: &mut String, root: &Command, (command, path): 
         let _ = writeln!(cases, "            esac");
     }
     let _ = writeln!(cases, "            ;;");
-    // Help is about commands, and has none of their options.
+    // `help` takes the names of commands, but none of their options.
     for sub in subs().filter(|_| command.get_name() != "help") {
         add(found, cases, root, (sub, &format!("{path} {}", sub.get_name())));
     }

@@ -7,7 +7,7 @@ pub(super) fn takes_values(arg: &Arg) -> bool {
     arg.get_action().takes_values()
 }
 
-/// The words that an argument takes; none if it takes others too.
+/// The words that an argument takes; empty if it also takes others.
 pub(super) fn words(arg: &Arg) -> Vec<String> {
     if !takes_values(arg) {
         return Vec::new();
@@ -16,10 +16,10 @@ pub(super) fn words(arg: &Arg) -> Vec<String> {
     values.iter().filter(|value| !value.is_hide_set()).map(|value| value.get_name().to_owned()).collect()
 }
 
-/// The words that a command takes as operands; none if it takes others too.
+/// The words that a command takes as operands; empty if it also takes others.
 pub(super) fn operand_words(command: &Command, root: &Command) -> Vec<String> {
     if command.get_name() == "man" {
-        // It is about the others.
+        // `help` takes the names of the other commands.
         return root
             .get_subcommands()
             .map(|sub| sub.get_name().to_owned())

@@ -13,12 +13,12 @@ use serde_json::json;
 use super::glob::{group, is_glob, matches};
 use crate::args::Global;
 use crate::files::{foreign, urls};
-use crate::nifti::{NiftiImage, is_nifti};
-use crate::npz::{Npz, NpzArray};
+use crate::formats::nifti::{NiftiImage, is_nifti};
+use crate::formats::npz::{Npz, NpzArray};
+use crate::formats::zarr::{self, Zarr, ZarrArray};
 use crate::print::{joined, printable};
 use crate::read::Hdf5;
 use crate::read::hdf5::{as_json, described, listed, only};
-use crate::zarr::{self, Zarr, ZarrArray};
 
 /// An open file.
 pub(super) enum SourceFile {
@@ -49,7 +49,7 @@ pub(super) enum Content {
 }
 
 /// An array, of any of the formats.
-pub(super) enum Item {
+pub(crate) enum Item {
     Hdf5(Box<DataSet>),
     Zarr(Box<ZarrArray>),
     Npz(Box<NpzArray>),
@@ -57,7 +57,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    pub(super) fn shape(&self) -> &[u64] {
+    pub(crate) fn shape(&self) -> &[u64] {
         match self {
             Self::Hdf5(data) => data.shape(),
             Self::Zarr(array) => array.shape(),
@@ -66,7 +66,7 @@ impl Item {
         }
     }
 
-    pub(super) fn dtype(&self) -> Result<&Dtype> {
+    pub(crate) fn dtype(&self) -> Result<&Dtype> {
         Ok(match self {
             Self::Hdf5(data) => data.dtype()?,
             Self::Zarr(array) => array.dtype(),

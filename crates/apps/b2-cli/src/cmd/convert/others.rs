@@ -18,11 +18,11 @@ use super::job::{Job, compare};
 use crate::args::{Codec, Format};
 use crate::cmd::copy::ranges;
 use crate::files::{Output, members, write_through};
-use crate::npz::{Npz, NpzWriter};
+use crate::formats::npz::{Npz, NpzWriter};
+use crate::formats::zarr::{Compressor, Content, Zarr, ZarrWriter};
 use crate::print::{count, json, short_size};
 use crate::process::{Progress, Usage, one_line, signals};
 use crate::read::{Input, Store};
-use crate::zarr::{Compressor, Content, Zarr, ZarrWriter};
 
 /// The default level of gzip, which is that of zlib.
 const GZIP: u8 = 6;

@@ -2,13 +2,14 @@
 
 use std::io;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use b2_hdf5::{Scale, attribute_layers};
 use b2kit::nd::{Amount, Region, SharedRegions, Value, default_chunkshape};
 use b2kit::{ArrayBuilder, Dtype, RegionSource};
 
 use super::nodes::Item;
 use crate::process::buffer;
+use crate::read::slice::read_strided;
 use crate::read::{Axis, resolve};
 
 /// The attribute with the names of the dimensions.
@@ -130,20 +131,8 @@ impl<'a> Part<'a> {
 
     /// Reads packed items.
     fn read(&self, axes: &[Axis], dst: &mut [u8]) -> Result<()> {
-        let spans = axes.iter().map(|axis| axis.span());
-        let (start, shape): (Vec<u64>, Vec<u64>) =
-            spans.map(|span| (span.start, span.end - span.start)).unzip();
-        if axes.iter().all(|axis| axis.step == 1) {
-            return self.data.read_box(&start, &shape, dst);
-        }
-        // The items in between are read as well.
         let itemsize = self.data.dtype()?.itemsize();
-        let too_large = || anyhow!("the steps of the slice are too large for the chunks of the new array");
-        let all = shape.iter().try_fold(itemsize as u64, |n, &length| n.checked_mul(length));
-        let mut plain = buffer(usize::try_from(all.ok_or_else(too_large)?)?)?;
-        self.data.read_box(&start, &shape, &mut plain)?;
-        crate::read::slice::pick(axes, &plain, itemsize, dst);
-        Ok(())
+        read_strided(axes, itemsize, dst, |start, shape, dst| self.data.read_box(start, shape, dst))
     }
 }
 

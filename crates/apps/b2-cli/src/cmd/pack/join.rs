@@ -8,10 +8,10 @@ use crate::print::dims;
 use crate::read::{Items, Operand};
 use crate::write::edit;
 
-/// How several arrays become one. Negative axes count from the end.
+/// How several arrays are joined. Negative axes count from the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Join {
-    /// Along a dimension that they have.
+    /// Along an existing dimension.
     Concat(i64),
     /// Along a new dimension.
     Stack(i64),

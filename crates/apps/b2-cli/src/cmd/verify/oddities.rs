@@ -56,7 +56,7 @@ fn array_note(frame: &SuperChunk) -> Vec<String> {
     metalayers
         .map(|(name, _)| {
             let name = String::from_utf8_lossy(name);
-            format!("metalayer {name:?} describes an array of these chunks, but only `b2nd` makes one")
+            format!("metalayer {name:?} describes an array of these chunks, but only `b2nd` defines an array")
         })
         .collect()
 }

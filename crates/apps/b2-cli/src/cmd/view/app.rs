@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::look::{Answer, Chunks, Facts, Item, Look, What};
+use super::look::{Answer, Chunks, Facts, Item, Look, ViewData};
 use crate::print::{Map, Scale, count, printable};
 use crate::read::Axis;
 use crate::read::sample::{LineSample, PlaneSample};
@@ -46,14 +46,14 @@ impl Mode {
     ];
 }
 
-/// The numbers that are there, and which part of the file they are.
+/// The sampled numbers, and the part of the file that they represent.
 #[derive(Clone, Debug)]
 pub(super) enum Sample {
     Plane { dims: [usize; 2], windows: [Range<u64>; 2], axes: Vec<Axis>, plane: PlaneSample },
     Line { window: Range<u64>, line: LineSample },
 }
 
-/// The ranges that a key goes through; `None` is from the smallest to the largest value.
+/// The ranges that a key cycles through; `None` is from the smallest to the largest value.
 const RANGES: [Option<Limits>; 3] =
     [None, Some(Limits::Shares(0.01, 0.99)), Some(Limits::Shares(0.05, 0.95))];
 
@@ -66,30 +66,30 @@ pub(super) struct App {
     pub(super) follow: bool,
     pub(super) facts: Option<Facts>,
     pub(super) mode: Mode,
-    /// The field that is drawn at first, and the number of the one that is drawn now.
+    /// The initial field, and the index of the current one.
     asked: Option<String>,
     pub(super) field: usize,
-    /// The selected items of the file along all dimensions, and the position in each that is shown: of dimensions that
+    /// The selected items of the file along all dimensions, and the current position in each, for dimensions that
     /// are not drawn.
     pub(super) axes: Vec<Axis>,
     pub(super) at: Vec<u64>,
     /// The dimensions that are drawn: rows and columns, one, or none.
     pub(super) dims: Vec<usize>,
-    /// The part that is shown of each of these.
+    /// The window of each of these.
     pub(super) windows: Vec<Range<u64>>,
-    /// Where the grid of values starts in each of these.
+    /// The start of the grid of values in each of these.
     pub(super) corner: Vec<u64>,
-    /// Where the crosshair is in each of these, and whether the arrows move it.
+    /// The position of the crosshair in each of these, and whether the arrow keys move it.
     pub(super) cursor: Option<Vec<u64>>,
     pub(super) steers: bool,
-    /// The item that was read last for the crosshair.
+    /// The last item read for the crosshair.
     pub(super) item: Option<Item>,
-    /// The dimension that keys go along.
+    /// The dimension that the keys `,` and `.` move along.
     pub(super) along: Option<usize>,
     pub(super) map: Map,
     pub(super) log: bool,
     pub(super) limits: Option<Limits>,
-    /// Whether the list on the left takes the arrows, its selected line, and how far it is scrolled.
+    /// Whether the list on the left has the focus, its selected line, and its scroll position.
     pub(super) in_tree: bool,
     pub(super) line: usize,
     pub(super) sample: Option<Sample>,
@@ -144,7 +144,7 @@ impl App {
         }
     }
 
-    /// Draws this field at first.
+    /// Sets the initial field.
     pub(super) fn with_field(self, field: Option<String>) -> Self {
         Self { asked: field, ..self }
     }
@@ -152,42 +152,42 @@ impl App {
     /// The data needed for a screen with room for this many pixels (rows, columns) and cells of values.
     pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
         let what = match (&self.facts, self.mode) {
-            (None, _) => What::Facts,
+            (None, _) => ViewData::Facts,
             (Some(_), Mode::PixelGrid) if self.axes.iter().all(|axis| axis.len > 0) => {
-                What::PixelGrid { axes: self.grid_axes(cells) }
+                ViewData::PixelGrid { axes: self.grid_axes(cells) }
             }
-            (Some(_), Mode::Chunks) => What::Chunks { most: pixels[0] * pixels[1] },
+            (Some(_), Mode::Chunks) => ViewData::Chunks { most: pixels[0] * pixels[1] },
             (Some(facts), Mode::Picture | Mode::Histogram) => {
-                // A histogram counts all items unless they are too many.
+                // A histogram counts all items unless there are too many.
                 let (most, longest) = match self.mode {
                     Mode::Histogram => ([1 << 10; 2], 1 << 20),
                     _ => (pixels, pixels[1]),
                 };
                 match (self.dims.as_slice(), facts.fields.get(self.field)) {
-                    ([dim], Some(field)) => What::Line {
+                    ([dim], Some(field)) => ViewData::Line {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dim: *dim,
                         window: self.windows[0].clone(),
                         most: longest,
                     },
-                    ([rows, columns], Some(field)) => What::Plane {
+                    ([rows, columns], Some(field)) => ViewData::Plane {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dims: [*rows, *columns],
                         windows: [self.windows[0].clone(), self.windows[1].clone()],
                         most,
                     },
-                    _ => What::Facts,
+                    _ => ViewData::Facts,
                 }
             }
-            _ => What::Facts,
+            _ => ViewData::Facts,
         };
         let item = self.item_axes();
         Look { key: self.key.clone(), refresh: self.refresh, what, item }
     }
 
-    /// The axes, with the position that is shown of those that are not drawn.
+    /// The axes, reduced to the current position for dimensions that are not drawn.
     pub(super) fn shown_axes(&self) -> Vec<Axis> {
         let single = |(dim, axis): (usize, &Axis)| match self.dims.contains(&dim) {
             true => *axis,
@@ -196,7 +196,7 @@ impl App {
         self.axes.iter().enumerate().map(single).collect()
     }
 
-    /// The item below the crosshair, where there is one.
+    /// The item at the crosshair, if there is one.
     fn item_axes(&self) -> Option<Vec<Axis>> {
         let cursor = self.cursor.as_ref().filter(|_| self.mode == Mode::Picture && self.facts.is_some())?;
         let mut axes = self.shown_axes();
@@ -206,7 +206,7 @@ impl App {
         Some(axes)
     }
 
-    /// Index, coordinates and value of the item below the crosshair; without the last two until they are read.
+    /// Index, coordinates and value of the item at the crosshair; without the last two until they are read.
     pub(super) fn under_cursor(&self) -> Option<String> {
         let axes = self.item_axes()?;
         let index = axes.iter().map(|axis| axis.start.to_string()).collect::<Vec<_>>().join(", ");
@@ -234,7 +234,7 @@ impl App {
         axes
     }
 
-    /// Takes an answer of the reader.
+    /// Handles a response of the reader.
     pub(super) fn told(&mut self, told: Answer) {
         match told {
             Answer::Members(members) => {
@@ -277,7 +277,7 @@ impl App {
         let old: Vec<u64> = self.axes.iter().map(|axis| axis.len).collect();
         self.axes.clone_from(&facts.axes);
         if same && !self.dims.is_empty() {
-            // After a change the view stays where it was; what was shown whole is shown whole again.
+            // After a change the view keeps its position; a dimension that was shown completely is shown completely again.
             for (k, dim) in self.dims.iter().enumerate() {
                 let len = self.axes[*dim].len;
                 let window = &mut self.windows[k];
@@ -293,7 +293,7 @@ impl App {
             for (at, axis) in self.at.iter_mut().zip(&self.axes) {
                 *at = (*at).min(axis.len.saturating_sub(1));
             }
-            // So that it is read, though nothing else has changed.
+            // A new number, so that the file is read although nothing else in the request changed.
             self.refresh += 1;
         } else {
             self.at = self.axes.iter().map(|axis| axis.len / 2).collect();
@@ -308,7 +308,7 @@ impl App {
             let named = |field: &Option<String>| asked.is_some() && field.as_ref() == asked;
             self.field = facts.fields.iter().position(named).unwrap_or(0);
             if let Some(field) = asked.filter(|_| !facts.fields.iter().any(named)) {
-                self.message = Some(format!("--field {}: there is none that can be drawn", printable(field)));
+                self.message = Some(format!("--field {}: no such field can be drawn", printable(field)));
             }
             if facts.fields.is_empty() || self.dims.is_empty() {
                 self.mode = Mode::PixelGrid;
@@ -325,7 +325,7 @@ impl App {
         self.facts = Some(facts);
     }
 
-    /// Shows all of the dimensions that are drawn.
+    /// Shows the dimensions that are drawn completely.
     fn whole(&mut self) {
         self.windows = self.dims.iter().map(|dim| 0..self.axes[*dim].len).collect();
         self.start_grid();
@@ -394,7 +394,7 @@ impl App {
         }
     }
 
-    /// Reads the file again, if the user follows it.
+    /// Reads the file again in follow mode.
     pub(super) fn tick(&mut self) {
         if self.follow && !self.reading {
             self.refresh += 1;
@@ -478,7 +478,7 @@ impl App {
         }
     }
 
-    /// Moves the window along a dimension that is drawn: by an eighth of it, in the grid by one item.
+    /// Moves the window along a dimension that is drawn: by an eighth of the window, or by one item in the grid.
     fn pan(&mut self, k: usize, sign: i64) {
         let (Some(dim), Some(window)) = (self.dims.get(k), self.windows.get_mut(k)) else { return };
         let (len, wide) = (self.axes[*dim].len, window.end - window.start);
@@ -501,7 +501,7 @@ impl App {
         }
     }
 
-    /// Shows the crosshair, in the middle of the picture if it was not there.
+    /// Shows the crosshair, initially in the middle of the picture.
     fn begin_to_steer(&mut self) {
         if self.dims.is_empty() {
             return;
@@ -540,7 +540,7 @@ impl App {
         let window = &mut self.windows[k];
         let wide = window.end - window.start;
         if !window.contains(&next) {
-            // It is then an eighth of the window from the edge.
+            // The crosshair is then an eighth of the window from the edge.
             let margin = wide / 8;
             let start = match sign < 0 {
                 true => next.saturating_sub(margin),
@@ -554,7 +554,7 @@ impl App {
         }
     }
 
-    /// Puts the crosshair where the mouse points to: a place in each dimension that is drawn.
+    /// Moves the crosshair to the mouse position, given in each dimension that is drawn.
     pub(super) fn point(&mut self, places: Vec<u64>) {
         if !self.help && self.prompt.is_none() && places.len() == self.dims.len() {
             self.cursor = Some(places);
@@ -573,7 +573,7 @@ impl App {
         }
     }
 
-    /// A tenth of the dimension that keys go along.
+    /// A tenth of the dimension that the keys move along.
     fn leap(&self) -> i64 {
         let len = self.along.map_or(0, |dim| self.axes[dim].len);
         i64::try_from(len / 10).unwrap_or(i64::MAX).max(1)
@@ -605,7 +605,7 @@ impl App {
         self.along = others.get(at.map_or(0, |at| (at + 1) % others.len().max(1))).copied();
     }
 
-    /// Draws the dimension that keys go along in place of the rows, and goes along these.
+    /// Draws the dimension that the keys move along as rows, and lets the keys move along the previous rows.
     fn draw_along(&mut self) {
         if let (Some(dim), [rows, _]) = (self.along, &mut self.dims[..]) {
             let old = std::mem::replace(rows, dim);
@@ -638,7 +638,7 @@ impl App {
         self.prompt = Some(text);
     }
 
-    /// Goes to the item with these indices: shows its plane, with it in the middle.
+    /// Goes to the item with these indices: shows its plane, centred on it.
     fn go(&mut self, text: &str) -> Result<(), String> {
         let dims: Vec<usize> = (0..self.axes.len()).filter(|dim| !self.axes[*dim].dropped).collect();
         let parts: Vec<&str> = text.split([',', ' ']).filter(|part| !part.is_empty()).collect();
@@ -669,7 +669,7 @@ impl App {
         Ok(())
     }
 
-    /// The part that is shown, in the notation of slices.
+    /// The shown part in the notation of slices.
     pub(super) fn place(&self) -> String {
         let part = |(dim, axis): (usize, &Axis)| match self.dims.iter().position(|drawn| *drawn == dim) {
             Some(k) => {
@@ -771,13 +771,13 @@ mod tests {
         press(&mut app, "r");
         assert_ne!(look(&app), first);
         press(&mut app, "2");
-        let Look { what: What::PixelGrid { axes }, .. } = look(&app) else { panic!() };
+        let Look { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!(axes.iter().map(|axis| axis.len).collect::<Vec<_>>(), [1, 10, 4]);
         (0..100).for_each(|_| app.key(Key::Down));
-        let Look { what: What::PixelGrid { axes }, .. } = look(&app) else { panic!() };
+        let Look { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!((axes[1].start, axes[1].len), (19, 1));
         press(&mut app, "4");
-        assert_eq!(look(&app).what, What::Chunks { most: 2400 });
+        assert_eq!(look(&app).what, ViewData::Chunks { most: 2400 });
     }
 
     #[test]
@@ -794,7 +794,7 @@ mod tests {
         assert_eq!(app.place(), "[<0>, 5:8, 8:23]");
         facts.axes[2].len = 0;
         app.told(Answer::Opened(None, Box::new(facts.clone())));
-        assert_eq!(app.look([1, 1], [1, 1]).what, What::Facts, "there is nothing to read");
+        assert_eq!(app.look([1, 1], [1, 1]).what, ViewData::Facts, "there is nothing to read");
         for key in "+-0.,xdogv1234clpn".chars() {
             app.key(Key::Char(key));
         }
@@ -802,6 +802,6 @@ mod tests {
         app.told(Answer::Opened(None, Box::new(facts)));
         app.key(Key::Escape);
         press(&mut app, "1");
-        assert!(matches!(app.look([9, 9], [1, 1]).what, What::Plane { .. }));
+        assert!(matches!(app.look([9, 9], [1, 1]).what, ViewData::Plane { .. }));
     }
 }

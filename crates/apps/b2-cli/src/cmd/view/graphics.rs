@@ -1,4 +1,4 @@
-//! Pictures in terminals that can show pixels: which they are, and what is sent to them.
+//! Pictures in terminals that can show pixels: detecting them, and what is sent to them.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 
 use crate::print::{png, sixel};
 
-/// How pixels are sent to a terminal.
+/// The protocol for sending pixels to a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub(crate) enum Pixels {
     /// Kitty, Ghostty
@@ -24,20 +24,20 @@ pub(crate) enum Pixels {
     Cells,
 }
 
-/// Most pixels of a picture.
+/// Maximum number of pixels of a picture.
 const MAX_PIXELS: usize = 400_000;
-/// Most bytes of base64 in one message to Kitty.
+/// Maximum number of base64 bytes in one message to Kitty.
 const MESSAGE: usize = 4096;
 /// The number of the picture, by which Kitty replaces and removes it.
 const ID: u32 = 0xB2_0001;
 
-/// Detects from environment variables what the terminal supports. It is not queried: the answer would come between
-/// the keys, and not from all terminals.
+/// Detects from environment variables what the terminal supports. The terminal is not queried: the response would mix with
+/// the keys, and not all terminals respond.
 pub(super) fn detect(variable: impl Fn(&str) -> Option<String>) -> Pixels {
     let has = |name| variable(name).is_some_and(|value| !value.is_empty());
     let (term, program) =
         (variable("TERM").unwrap_or_default(), variable("TERM_PROGRAM").unwrap_or_default());
-    // These draw on their own screen.
+    // Multiplexers draw on their own screen.
     if has("TMUX") || has("STY") || term.starts_with("tmux") || term.starts_with("screen") {
         return Pixels::Cells;
     }
@@ -56,9 +56,9 @@ pub(super) fn detect(variable: impl Fn(&str) -> Option<String>) -> Pixels {
 #[derive(Debug)]
 pub(super) struct Graphics {
     how: Pixels,
-    /// Pixels of a cell: rows and columns.
+    /// Size of a cell in pixels: rows and columns.
     font: [usize; 2],
-    /// The picture that the screen should have, and whether it has it.
+    /// The picture that the screen should show, and whether it was sent.
     picture: Option<Picture>,
     sent: bool,
 }
@@ -86,7 +86,7 @@ impl Graphics {
         Some(Self { how, font, picture: None, sent: false })
     }
 
-    /// How many pixels of a picture of so many cells are in each, along rows and columns. Pixels are squares where cells are
+    /// Number of pixels per cell along rows and columns, for a picture of this many cells. Pixels are squares if cells are
     /// twice as high as wide.
     pub(super) fn grain(&self, area: Rect) -> [usize; 2] {
         let cells = usize::from(area.width) * usize::from(area.height);
@@ -105,7 +105,7 @@ impl Graphics {
     ) -> Rect {
         let count = [0, 1].map(|d| size[d].div_ceil(grain[d].max(1)));
         let cells = Rect { width: count[1] as u16, height: count[0] as u16, ..area }.intersection(area);
-        // Sixels are as large as they are.
+        // Sixels are not scaled.
         let out = if self.how == Pixels::Sixel { self.font } else { grain };
         let shape = [usize::from(cells.height) * out[0], usize::from(cells.width) * out[1]];
         let mut pixels = Vec::with_capacity(4 * shape[0] * shape[1]);
@@ -131,12 +131,12 @@ impl Graphics {
         cells
     }
 
-    /// Says that the screen was cleared.
+    /// Notes that the screen was cleared.
     pub(super) fn cleared(&mut self) {
         self.sent = false;
     }
 
-    /// Sends the picture, if the screen does not have it.
+    /// Sends the picture if the screen does not show it yet.
     pub(super) fn send(&mut self, mut terminal: impl Write) -> Result<()> {
         let Some(picture) = self.picture.as_ref().filter(|_| !self.sent) else { return Ok(()) };
         let Rect { x, y, .. } = picture.cells;
@@ -150,7 +150,7 @@ impl Graphics {
         Ok(())
     }
 
-    /// Removes the picture from the screen where clearing it does not.
+    /// Removes the picture in terminals where clearing the screen does not.
     pub(super) fn remove(&self, mut terminal: impl Write) -> Result<()> {
         match self.how {
             Pixels::Kitty => Ok(remove(&mut terminal)?),
@@ -165,7 +165,7 @@ fn remove(terminal: &mut impl Write) -> std::io::Result<()> {
 }
 
 impl Picture {
-    /// What shows it at the cursor.
+    /// The sequence that shows the picture at the cursor.
     fn message(&self, how: Pixels) -> Result<String> {
         let Rect { width, height, .. } = self.cells;
         let mut out = String::new();

@@ -11,7 +11,7 @@ use super::look::Opening;
 use super::screen::{Parts, draw};
 use super::worker::Worker;
 
-/// A screen of this size, and what it shows when everything is read.
+/// A screen of this size, drawn when everything is read.
 pub(super) struct Headless {
     pub(super) app: App,
     worker: Worker,
@@ -58,10 +58,10 @@ pub(super) fn text(buffer: &Buffer) -> String {
     (0..buffer.area.height).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Presses keys, each when everything before it was read, and returns what a screen of 100 x 30 cells then shows.
+/// Presses keys, each after all pending reads, and returns the resulting contents of a screen of 100 x 30 cells.
 ///
 /// # Errors
-/// Fails if nothing can be shown.
+/// Fails if the file cannot be shown.
 #[cfg(feature = "headless")]
 pub(super) fn run(app: App, opening: Opening, keys: &str) -> Result<String> {
     let mut screen = Headless::start(app, opening, [100, 30])?;

@@ -1,4 +1,4 @@
-//! Requests of the screen to the reader, and the answers.
+//! Requests of the screen to the reader, and the responses.
 
 use std::ops::Range;
 
@@ -24,13 +24,13 @@ pub(super) struct Look {
     pub(super) key: Option<String>,
     /// Number of requests to read the file again.
     pub(super) refresh: u64,
-    pub(super) what: What,
-    /// The item below the crosshair: one place of each dimension.
+    pub(super) what: ViewData,
+    /// The item at the crosshair: one position in each dimension.
     pub(super) item: Option<Vec<Axis>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum ViewData {
     /// Facts about the file.
     Facts,
     Plane {
@@ -38,7 +38,7 @@ pub(super) enum What {
         axes: Vec<Axis>,
         dims: [usize; 2],
         windows: [Range<u64>; 2],
-        /// Most pixels: rows and columns.
+        /// Maximum number of pixels: rows and columns.
         most: [usize; 2],
     },
     Line {
@@ -48,7 +48,7 @@ pub(super) enum What {
         window: Range<u64>,
         most: usize,
     },
-    /// The values of a box, one item along all dimensions but the last ones, as text.
+    /// The values of a box as text, with one position in all but the last dimensions.
     PixelGrid {
         axes: Vec<Axis>,
     },
@@ -80,7 +80,7 @@ pub(super) enum Answer {
     },
     Chunks(Chunks),
     Item(Item),
-    /// The newest look is done.
+    /// The newest request is complete.
     Done,
     Failed(String),
 }
@@ -89,7 +89,7 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Item {
     pub(super) axes: Vec<Axis>,
-    /// Its value, or why it cannot be read.
+    /// Its value, or the reason why it cannot be read.
     pub(super) value: String,
     /// Its coordinates, where there are any.
     pub(super) points: Vec<Option<String>>,
@@ -116,9 +116,9 @@ pub(super) struct Chunks {
     pub(super) count: u64,
     pub(super) each: u64,
     pub(super) cells: Vec<Cell>,
-    /// How many of the stored ones were not decoded, so that damage in them is not known.
+    /// Number of stored chunks that were not decoded, whose damage would be unknown.
     pub(super) undecoded: u64,
-    /// Bytes of the file to which nothing refers, if that is known.
+    /// Unreferenced bytes of the file, if known.
     pub(super) dead: Option<u64>,
 }
 

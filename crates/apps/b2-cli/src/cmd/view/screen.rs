@@ -6,13 +6,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
+use b2_view::items::double;
+
 use super::app::{App, Mode, Sample};
 use super::graphics::Graphics;
 use super::look::{Cell, Chunks};
 use crate::args::help::hanging;
 use crate::print::{Map, Scale, count, short_size, thousands};
 
-/// Width of the list on the left, and from which width of the screen on it is always there.
+/// Width of the list on the left, and minimum width of the screen for it to be always visible.
 const TREE: u16 = 30;
 const WIDE: u16 = 90;
 /// Width of a cell of the grid, including the gap after it.
@@ -58,7 +60,7 @@ impl Parts {
         }
     }
 
-    /// Where the picture is: between a title and two lines below.
+    /// The area of the picture, between a title and two lines below.
     fn picture(self) -> Rect {
         let Rect { x, y, width, height } = self.main;
         Rect { x, y: y + height.min(1), width, height: height.saturating_sub(3) }
@@ -79,7 +81,7 @@ impl Parts {
     }
 }
 
-/// The place that is shown at a cell of the screen, in each dimension that is drawn. `None` where there is no picture.
+/// The position shown at a cell of the screen, in each dimension that is drawn. `None` outside the picture.
 pub(super) fn pointed(area: Rect, app: &App, graphics: Option<&Graphics>, at: [u16; 2]) -> Option<Vec<u64>> {
     let picture = Parts::of(area, app).picture();
     if app.mode != Mode::Picture || !picture.contains((at[1], at[0]).into()) {
@@ -106,20 +108,20 @@ fn size(windows: [&Range<u64>; 2], grain: [usize; 2], area: Rect) -> [usize; 2] 
     fit(windows.map(|window| window.end - window.start), room)
 }
 
-/// The place in a window that pixel `k` of `size` shows.
+/// The position in a window that pixel `k` of `size` shows.
 fn item(window: &Range<u64>, k: usize, size: usize) -> u64 {
     let share = (k as f64 + 0.5) / size as f64;
     window.start + (share * (window.end - window.start) as f64) as u64
 }
 
-/// The pixel that shows a place of a window: the inverse of [`item`].
+/// The pixel that shows a position of a window: the inverse of [`item`].
 fn pixel(window: &Range<u64>, place: u64, size: usize) -> Option<usize> {
     let at = window.contains(&place).then(|| place - window.start)?;
     let share = (at as f64 + 0.5) / (window.end - window.start) as f64;
     Some(((share * size as f64) as usize).min(size.saturating_sub(1)))
 }
 
-/// How many pixels a cell has: rows and columns.
+/// Number of pixels of a cell: rows and columns.
 fn grain(graphics: Option<&Graphics>, area: Rect) -> [usize; 2] {
     graphics.map_or([2, 1], |graphics| graphics.grain(area))
 }
@@ -133,7 +135,7 @@ pub(super) fn draw(
 ) -> Option<Rect> {
     let area = buffer.area;
     let parts = Parts::of(area, app);
-    // Text over a picture would stay.
+    // Text over a picture would not be erased.
     let graphics = graphics.filter(|_| !app.help);
     let mut screen = Screen { buffer, colours, graphics, pixels: None };
     screen.tree(parts.tree, app);
@@ -149,7 +151,7 @@ struct Screen<'a> {
     buffer: &'a mut Buffer,
     colours: bool,
     graphics: Option<&'a mut Graphics>,
-    /// Where it shows pixels.
+    /// The area with pixels.
     pixels: Option<Rect>,
 }
 
@@ -161,7 +163,7 @@ const BARS: [char; 8] =
 
 impl Screen<'_> {
     fn text(&mut self, x: u16, y: u16, text: &str, room: u16, style: Style) {
-        // The terminal may have become smaller.
+        // The terminal may have shrunk.
         if self.buffer.area.contains((x, y).into()) {
             self.buffer.set_stringn(x, y, text, room.into(), style);
         }
@@ -184,7 +186,7 @@ impl Screen<'_> {
         self.text(x, y, &app.file, width, bold);
         let mut at = y + 1;
         let end = y + height;
-        // The members, of which the selected one is always there.
+        // The members; the selected one is always visible.
         let room = if app.facts.is_some() { height / 2 } else { height.saturating_sub(1) }.max(1);
         let first =
             app.line.saturating_sub(usize::from(room) / 2).min(app.members.len().saturating_sub(room.into()));
@@ -281,7 +283,7 @@ impl Screen<'_> {
         self.put(x, y, c, Style::new());
     }
 
-    /// Draws what is known of the window: of another one as much as both have in common.
+    /// Draws the known part of the window; after a move, its intersection with the previous window.
     fn plane(&mut self, area: Rect, app: &App, at: &[Vec<u64>; 2], values: &[f64]) {
         let (Some(scale), [rows, columns]) = (app.scale, &app.windows[..]) else { return };
         let grain = grain(self.graphics.as_deref(), area);
@@ -320,7 +322,7 @@ impl Screen<'_> {
         }
     }
 
-    /// Four arms around a cell, on the colours that are there.
+    /// Draws four arms around a cell over the existing colours.
     fn crosshair(&mut self, area: Rect, [y, x]: [usize; 2], size: [usize; 2]) {
         let arms = (1..=3).flat_map(|k| [([0, k], '\u{2500}'), ([0, -k], '\u{2500}')]);
         let arms = arms.chain((1..=2).flat_map(|k| [([k, 0], '\u{2502}'), ([-k, 0], '\u{2502}')]));
@@ -483,7 +485,7 @@ impl Screen<'_> {
 
     fn histogram(&mut self, area: Rect, app: &App) {
         let Some(scale) = app.scale else { return };
-        // The numbers, how many items the window has, and whether the numbers are all of them.
+        // The numbers, the number of items in the window, and whether the numbers are complete.
         let (values, total, all): (Vec<f64>, u64, bool) = match &app.sample {
             Some(Sample::Plane { plane, windows, .. }) => {
                 let total = windows.iter().map(|window| window.end - window.start).product();
@@ -509,7 +511,7 @@ impl Screen<'_> {
         let most = counts.iter().copied().max().unwrap_or(0).max(1);
         let high = u64::from(area.height);
         for (k, count) in counts.iter().enumerate() {
-            // Eighths of a cell; what is there is seen.
+            // In eighths of a cell; a bin that is not empty is at least one high.
             let eighths = (count * high * 8 / most).max(u64::from(*count > 0));
             let share = (k as f64 + 0.5) / bins as f64;
             let style = self.style(scale.map.at(share));
@@ -533,7 +535,7 @@ impl Screen<'_> {
         self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
     }
 
-    /// One cell for each chunk, or for several of which it shows the first.
+    /// One cell for each chunk, or for several chunks, of which it shows the first.
     fn chunks(&mut self, parts: Parts, chunks: &Chunks) {
         let area = parts.picture();
         let wide = usize::from(area.width.max(1));
@@ -616,7 +618,7 @@ impl Screen<'_> {
                 format!("?: keys  q: quit{follow}{reading}")
             }
         };
-        // A text that is longer than the line needs some of those above.
+        // A text that is longer than the line also takes lines above it.
         let lines = wrapped(&text, width.into());
         let top = (y + 1).saturating_sub(u16::try_from(lines.len()).unwrap_or(u16::MAX));
         for (y, line) in (top..=y).zip(&lines) {
@@ -634,7 +636,7 @@ impl Screen<'_> {
             let line = HELP.get(usize::from(row).wrapping_sub(1)).copied().unwrap_or("");
             let text: String =
                 format!("  {line}").chars().chain(std::iter::repeat(' ')).take(width.into()).collect();
-            // The style of what was there goes.
+            // Clears the previous style.
             for column in 0..width {
                 self.put(x + column, y + row, ' ', Style::reset());
             }
@@ -677,7 +679,13 @@ fn number(x: f64) -> String {
 
 /// The ends of a scale as text.
 fn ends(app: &App, scale: Scale) -> [String; 2] {
-    [scale.range.low, scale.range.high].map(|x| app.format().date(x).unwrap_or_else(|| number(x)))
+    let ends = [scale.range.low, scale.range.high];
+    let [low, high] = ends.map(|x| app.format().date(x).unwrap_or_else(|| number(x)));
+    match low == high && ends[0] < ends[1] {
+        // Numbers that differ in a later digit.
+        true => ends.map(double),
+        false => [low, high],
+    }
 }
 
 /// Breaks a text into lines of at most this many characters, between words where possible.
@@ -696,7 +704,7 @@ fn contrast([r, g, b]: [u8; 3]) -> [u8; 3] {
     [if bright > 1280 { 0 } else { 255 }; 3]
 }
 
-/// Whether a pixel is in an arm of a crosshair: a sixth of a cell wide, three cells long, with a gap in the middle.
+/// Whether a pixel is in an arm of the crosshair; arms are a sixth of a cell wide, three cells long, with a gap in the middle.
 fn is_arm([row, column]: [usize; 2], [y, x]: [usize; 2], grain: [usize; 2]) -> bool {
     let (down, right) = (row.abs_diff(y), column.abs_diff(x));
     let (near, long) = (grain[1] / 6, 3 * grain[1]);
@@ -704,7 +712,7 @@ fn is_arm([row, column]: [usize; 2], [y, x]: [usize; 2], grain: [usize; 2]) -> b
     arm(down, right) || arm(right, down)
 }
 
-/// Returns a text that fits into this many cells, with a mark where it is cut.
+/// Truncates a text to this many cells, with a mark at the cut.
 fn marked(text: &str, room: usize) -> String {
     match text.chars().count() <= room {
         true => text.to_owned(),
@@ -712,7 +720,7 @@ fn marked(text: &str, room: usize) -> String {
     }
 }
 
-/// The size of a picture of this many items in this room. An item is a square unless it would be too narrow.
+/// The size of a picture of this many items in this space. An item is a square unless it would be too narrow.
 fn fit(items: [u64; 2], room: [usize; 2]) -> [usize; 2] {
     let scale = [0, 1].map(|d| room[d] as f64 / items[d].max(1) as f64);
     let square = scale[0].min(scale[1]);
@@ -722,7 +730,7 @@ fn fit(items: [u64; 2], room: [usize; 2]) -> [usize; 2] {
     })
 }
 
-/// The position of the pixel that is nearest to an item; `None` if the item is outside of what is known.
+/// The position of the pixel that is nearest to an item; `None` if the item is outside the known part.
 fn nearest(known: &[u64], item: u64) -> Option<usize> {
     let (first, last) = (*known.first()?, *known.last()?);
     let apart = known.get(1).map_or(1, |second| second - first);
@@ -797,7 +805,7 @@ mod tests {
         assert!(text.contains("8 chunks: 8 stored") && text.contains("; no dead space"), "{text}");
         let text = seen.press("?");
         assert!(text.contains("q         quit"), "{text}");
-        // A wide screen has the list on the left.
+        // A wide screen shows the list on the left.
         let mut seen = Frame::new(&path, 100, 20, true);
         let text = seen.text();
         assert!(text.starts_with("a.b2nd ") && text.contains("chunks 1, 10, 30"), "{text}");
@@ -846,7 +854,7 @@ mod tests {
             let text = Frame::new(&path, 80, 14, false).press("3");
             assert!(text.contains("from 2021-03-01 to 2021-04-09"), "{text}");
         }
-        // Tab shows the list where there is no room for it next to the picture.
+        // Tab shows the list if there is no space for it next to the picture.
         let path = array(folder.path());
         let mut seen = Frame::new(&path, 60, 14, false);
         seen.0.app.key(Key::Tab);

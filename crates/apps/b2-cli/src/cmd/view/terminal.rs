@@ -26,26 +26,26 @@ use super::worker::Worker;
 use crate::print::colours;
 use crate::process::signals;
 
-/// How long to wait for a key before looking at what was read.
+/// Maximum wait for a key before checking for results of the reader.
 const WAIT: Duration = Duration::from_millis(15);
-/// Interval of reading a followed file again.
+/// Interval for rereading a followed file.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// The terminal in raw mode, restored when this is dropped. What ratatui does when its part is dropped
-/// is done here: it would print to a terminal that may be gone, and panic.
+/// The terminal in raw mode, restored on drop. The restoring that ratatui would do on drop
+/// is done here, since ratatui's prints to a terminal that may be gone, and panics.
 struct TerminalGuard(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
 
 impl TerminalGuard {
     fn take() -> Result<Self> {
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         enable_raw_mode()?;
-        // From here on dropping undoes what was done.
+        // From here on, dropping `self` restores the terminal.
         let taken = Self(ManuallyDrop::new(terminal));
         enter()?;
         Ok(taken)
     }
 
-    /// Gives the terminal back and stops, as Ctrl-Z does elsewhere, until the shell lets this process continue.
+    /// Restores the terminal and stops, as Ctrl-Z does elsewhere, until the shell continues this process.
     #[cfg(unix)]
     fn suspend(&mut self) -> Result<()> {
         leave();
@@ -55,15 +55,15 @@ impl TerminalGuard {
         self.clear()
     }
 
-    /// Clears the screen, so that everything is sent again. `Terminal::clear` would query the position of the cursor, and the answer
-    /// would come between the keys.
+    /// Clears the screen, so that everything is sent again. `Terminal::clear` would query the cursor position, and the response
+    /// would mix with the keys.
     fn clear(&mut self) -> Result<()> {
         execute!(io::stdout(), Clear(ClearType::All))?;
         self.0.swap_buffers();
         Ok(())
     }
 
-    /// Draws everything. Returns where there are pixels.
+    /// Draws everything. Returns the area with pixels.
     fn show(&mut self, app: &App, colours: bool, graphics: Option<&mut Graphics>) -> Result<Option<Rect>> {
         let mut pixels = None;
         self.0.draw(|frame| pixels = draw(frame.buffer_mut(), app, colours, graphics))?;
@@ -77,12 +77,12 @@ impl Drop for TerminalGuard {
     }
 }
 
-/// Goes to the other screen.
+/// Switches to the alternate screen.
 fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, EnableMouseCapture)
 }
 
-/// Gives the terminal back.
+/// Restores the terminal.
 fn leave() {
     // Nothing can be done about a terminal that is gone.
     let _ = execute!(io::stdout(), DisableMouseCapture, cursor::Show, LeaveAlternateScreen);
@@ -93,7 +93,7 @@ fn leave() {
 /// Shows a file until the user quits.
 ///
 /// # Errors
-/// Fails if the terminal does, or if the first look does: then nothing was shown.
+/// Fails if the terminal fails, or if the first read fails, in which case nothing was shown.
 pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> {
     let global = opening.global;
     let worker = Worker::start(opening)?;
@@ -103,10 +103,10 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
         let mut taken = TerminalGuard::take()?;
         let colours = colours();
         let mut graphics = if colours { Graphics::new(pixels, font()) } else { None };
-        // Where the screen has pixels.
+        // The area with pixels.
         let mut covered = None;
         let (mut asked, mut changed, mut followed) = (None, true, Instant::now());
-        // When the last key was pressed, and the one that asked for what is being read.
+        // The times of the last key, and of the key that requested the current read.
         let (mut pressed, mut awaited): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             signals::check()?;
@@ -209,10 +209,10 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
     shown
 }
 
-/// Waits for an event, at most so long.
+/// Waits for an event, up to this duration.
 ///
 /// # Errors
-/// Fails if the terminal was closed, where this process ignores the signal that says so. In that case `event::poll` would never
+/// Fails if the terminal was closed while this process ignores SIGHUP. In that case `event::poll` would never
 /// return.
 fn is_event(wait: Duration) -> Result<bool> {
     #[cfg(unix)]
@@ -220,7 +220,7 @@ fn is_event(wait: Duration) -> Result<bool> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let stdin = io::stdin();
         let mut keys = [PollFd::new(&stdin, PollFlags::IN)];
-        // Signals end it early, such as that of a new size.
+        // Signals, such as SIGWINCH, end it early.
         let _ = poll(&mut keys, Timespec::try_from(wait).ok().as_ref());
         if keys[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(anyhow!("the terminal is gone"));

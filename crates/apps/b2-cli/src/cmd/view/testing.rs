@@ -7,7 +7,7 @@ use b2kit::ArrayBuilder;
 use super::look::Opening;
 use crate::args::{Global, Source};
 
-/// An array of 4 x 20 x 30 whose items count up, but for one that is missing.
+/// An array of 4 x 20 x 30 whose items count up, except for one that is missing.
 pub(super) fn array(folder: &Path) -> PathBuf {
     let mut items: Vec<f32> = (0..4 * 20 * 30).map(|k| k as f32).collect();
     items[2 * 600] = f32::NAN;

@@ -34,7 +34,7 @@ pub(super) fn serve(shown: &Shown<'_>, global: Global) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     let server = Server::new(&PAGE, files, listener.local_addr()?.port());
     let address = server.address(&shown.link());
-    // The address is all that this command prints, so that others can use it.
+    // Print only the address, so that other programs can use it.
     crate::files::print(&format!("{address}\n"))?;
     std::io::stdout().flush()?;
     if shown.opens && !open(&address) && !global.quiet {

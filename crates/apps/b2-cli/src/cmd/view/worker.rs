@@ -12,11 +12,11 @@ use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
 use b2kit::{Dtype, ErrorKind};
 
-use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, What};
+use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, ViewData};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{count, dims, items, printable, short_size};
 use crate::process::{one_line, threads};
 use crate::read::dims::points;
@@ -24,11 +24,11 @@ use crate::read::sample::{self, Cost, line, plane};
 use crate::read::{Axis, Data, Input, Store, resolve};
 use crate::write::codec_text;
 
-/// Bytes of blocks to decode for a picture: at first, so that there is one at once, and then for better ones.
+/// Bytes of blocks to decode for a picture: few for an immediate first picture, then more for better ones.
 const NEAR: [u64; 4] = [2 << 20, 24 << 20, 256 << 20, 2 << 30];
 const FAR: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
-/// Most chunks of which all are looked at.
+/// Maximum number of chunks whose headers are all read.
 const MANY: u64 = 1_000_000;
 
 /// Largest grid of values, in bytes of its items.
@@ -79,7 +79,7 @@ impl Worker {
         Ok(Self { asks, told, newest })
     }
 
-    /// Asks for a look, and ends the one before.
+    /// Requests a look, and cancels the previous one.
     pub(super) fn ask(&self, look: Look) {
         let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
         // The thread ends only with this value.
@@ -99,26 +99,26 @@ struct Reader {
     answers: Sender<Answer>,
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
-    open: Option<Open>,
-    /// The last look at the open file.
+    open: Option<OpenInput>,
+    /// The last request for the open file.
     seen: Option<ViewedItem>,
 }
 
-/// Progress of a look, so that moving the crosshair does not restart it.
+/// Progress of a request, so that moving the crosshair does not restart it.
 struct ViewedItem {
-    what: What,
-    /// How many of the steps of [`NEAR`] or [`FAR`] are done; all of them where there are no steps.
+    what: ViewData,
+    /// Number of completed steps of [`NEAR`] or [`FAR`]; all of them if there are no steps.
     steps: usize,
-    /// Of how many blocks one was read in the last of these.
+    /// The last of these steps read one of this many blocks.
     every: u64,
 }
 
-struct Open {
+struct OpenInput {
     key: Option<String>,
     refresh: u64,
     data: Data,
     source: Source,
-    /// The coordinates that were looked for.
+    /// The coordinates, once they were looked up.
     points: HashMap<usize, Option<Coordinates>>,
 }
 
@@ -160,12 +160,12 @@ impl Reader {
                         source.key = Some(key.clone());
                         Data::Blosc(store.member(key)?)
                     }
-                    // One of its members is asked for next.
+                    // The next request names one of its members.
                     (Some(Some(_)), None) => return Ok(()),
                     _ => Data::open(&source, *global)?,
                 };
                 let (key, points) = (look.key.clone(), HashMap::new());
-                self.open = Some(Open { key, refresh: look.refresh, data, source, points });
+                self.open = Some(OpenInput { key, refresh: look.refresh, data, source, points });
                 self.tell_facts()?;
             }
         }
@@ -196,7 +196,7 @@ impl Reader {
     }
 
     fn tell_facts(&self) -> Result<()> {
-        let Some(Open { key, data, .. }) = &self.open else { return Ok(()) };
+        let Some(OpenInput { key, data, .. }) = &self.open else { return Ok(()) };
         let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
         let labels = data.labels();
         let drawn = |field: &Option<String>| sample::numbers(&dtype, field.as_deref(), Vec::new()).is_ok();
@@ -216,9 +216,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what a look asks for, at first little of it, as far as that was not done.
-    fn read(&self, open: &Open, number: u64, seen: &mut ViewedItem) -> Result<()> {
-        let Open { data, source, .. } = open;
+    /// Performs the remaining steps of a request, coarse ones first.
+    fn read(&self, open: &OpenInput, number: u64, seen: &mut ViewedItem) -> Result<()> {
+        let OpenInput { data, source, .. } = open;
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
         // Tests of damaged files do not wait for better pictures.
         let budgets = if cfg!(feature = "headless") { &budgets[..2] } else { budgets };
@@ -231,8 +231,8 @@ impl Reader {
         };
         let cost = |decoded: u64| Cost { decoded, looks: Some((number, self.newest.clone())) };
         match &seen.what {
-            What::Facts => {}
-            What::Plane { field, axes, dims, windows, most } => {
+            ViewData::Facts => {}
+            ViewData::Plane { field, axes, dims, windows, most } => {
                 let numbers = numbers(field)?;
                 for decoded in budgets {
                     let cost = cost(*decoded);
@@ -250,7 +250,7 @@ impl Reader {
                     }
                 }
             }
-            What::Line { field, axes, dim, window, most } => {
+            ViewData::Line { field, axes, dim, window, most } => {
                 let numbers = numbers(field)?;
                 for decoded in budgets {
                     let cost = cost(*decoded);
@@ -263,7 +263,7 @@ impl Reader {
                     }
                 }
             }
-            What::PixelGrid { axes } => {
+            ViewData::PixelGrid { axes } => {
                 let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
                 let mut buffer = Vec::new();
                 let nbytes = axes.iter().fold(dtype.itemsize() as u64, |n, axis| n.saturating_mul(axis.len));
@@ -272,7 +272,7 @@ impl Reader {
                 let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| text(&dtype, item));
                 let _ = self.answers.send(Answer::PixelGrid { axes: axes.clone(), texts: texts.collect() });
             }
-            What::Chunks { most } => {
+            ViewData::Chunks { most } => {
                 let cost = cost(budgets.iter().fold(0, |most, budget| most.max(*budget)));
                 let mut chunks = self.chunks(data, *most, &cost)?;
                 let _ = self.answers.send(Answer::Chunks(chunks.clone()));
@@ -284,7 +284,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks at the headers of chunks, of many only at those of every n-th.
+    /// Reads the headers of chunks, or of every n-th chunk if there are many.
     fn chunks(&self, data: &Data, most: usize, cost: &Cost) -> Result<Chunks> {
         let input = match data {
             Data::Blosc(input) => input,
@@ -320,7 +320,7 @@ impl Reader {
             };
             cells.push(cell);
         }
-        // It takes a look at each chunk.
+        // Finding dead space needs the header of each chunk.
         let far = urls::is_url(&self.opening.source.file);
         let dead = match far || count > MANY {
             true => None,
@@ -353,7 +353,7 @@ impl Reader {
     }
 }
 
-/// An item, one place of each dimension, as text.
+/// An item at one position in each dimension, as text.
 fn item(data: &Data, dtype: Option<&str>, axes: &[Axis]) -> Result<String> {
     let dtype = data.dtype_or(dtype)?;
     ensure!(dtype.itemsize() as u64 <= LARGE, "an item of {} bytes is too large", dtype.itemsize());
@@ -362,12 +362,12 @@ fn item(data: &Data, dtype: Option<&str>, axes: &[Axis]) -> Result<String> {
     Ok(text(&dtype, &buffer))
 }
 
-/// Maximum number of characters that are shown of an item.
+/// Maximum number of characters shown for an item.
 const LONGEST: usize = 64;
 
 /// The first characters of an item as text, with a mark if there are more.
 fn text(dtype: &Dtype, item: &[u8]) -> String {
-    // Long texts would take more memory than the screen shows.
+    // A long text would take much memory, most of which is never shown.
     let part = item.get(..item.len().min(4096)).filter(|_| dtype.fields().is_none()).unwrap_or(item);
     let text = items::item(dtype, part);
     match text.char_indices().nth(LONGEST) {
@@ -413,8 +413,8 @@ mod tests {
     use super::super::testing::{array, opening};
     use super::*;
 
-    /// All answers to a look.
-    fn all(worker: &Worker, what: What) -> Vec<Answer> {
+    /// All responses to a request.
+    fn all(worker: &Worker, what: ViewData) -> Vec<Answer> {
         worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();
         loop {
@@ -430,14 +430,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = array(folder.path());
         let worker = Worker::start(opening(&path)).unwrap();
-        let told = all(&worker, What::Chunks { most: 100 });
+        let told = all(&worker, ViewData::Chunks { most: 100 });
         let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 1, 8));
         assert!(
             chunks.cells.iter().all(|cell| matches!(cell, Cell::Stored { ratio } if *ratio > 1.0)),
             "{chunks:?}"
         );
-        let told = all(&worker, What::Chunks { most: 3 });
+        let told = all(&worker, ViewData::Chunks { most: 3 });
         let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 3, 3));
     }

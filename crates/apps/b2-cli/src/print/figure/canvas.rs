@@ -38,7 +38,7 @@ pub(crate) enum Mark {
         colour: Colour,
         width: f64,
     },
-    /// Pixels as many as `shape`, stretched to `size`.
+    /// An image of `shape` pixels, stretched to `size`.
     Image {
         at: [usize; 2],
         size: [usize; 2],
@@ -47,7 +47,7 @@ pub(crate) enum Mark {
     },
 }
 
-/// A drawing on white ground. Points are (x, y) from the top left corner.
+/// A drawing on a white background. Points are (x, y) from the top left corner.
 #[derive(Clone, Debug)]
 pub(crate) struct Canvas {
     pub(crate) size: [usize; 2],
@@ -55,7 +55,7 @@ pub(crate) struct Canvas {
 }
 
 pub(crate) const INK: Colour = [40, 40, 40];
-/// Size of the letters in SVG files, of which each viewer has its own.
+/// Font size in SVG files; each viewer uses its own font.
 const LETTERS: usize = 16;
 
 impl Canvas {
@@ -64,7 +64,7 @@ impl Canvas {
         self.marks.push(Mark::Text { at, anchor, text: printable(&text.into()), up: false });
     }
 
-    /// A text that is written upwards, with its middle here.
+    /// A text written upwards, centred at this point.
     pub(crate) fn upward(&mut self, at: [usize; 2], text: impl Into<String>) {
         let text = printable(&text.into());
         self.marks.push(Mark::Text { at, anchor: Anchor::Middle, text, up: true });
@@ -74,7 +74,7 @@ impl Canvas {
         self.marks.push(Mark::Rect { at, size, colour });
     }
 
-    /// The outline of a rectangle, around it.
+    /// The outline of a rectangle, drawn outside it.
     pub(crate) fn frame(&mut self, [x, y]: [usize; 2], [width, height]: [usize; 2]) {
         for (at, size) in [
             ([x - 1, y - 1], [width + 2, 1]),
@@ -162,7 +162,7 @@ impl Canvas {
                         Anchor::End => long,
                     };
                     font::draw(text, |dx, dy| {
-                        // Along the text and above its line.
+                        // Positions along the text and above its line.
                         let (along, above) = (dx.wrapping_sub(before), font::CAP.wrapping_sub(dy));
                         let (x, y) = match up {
                             false => (x.wrapping_add(along), y.wrapping_sub(above)),
@@ -199,7 +199,7 @@ struct Paint {
 }
 
 impl Paint {
-    /// Colours a pixel; what is outside is left out. `cover`: how much of the pixel the colour covers.
+    /// Colours a pixel; pixels outside are ignored. `cover`: the fraction of the pixel that the colour covers.
     fn dot(&mut self, x: usize, y: usize, colour: Colour, cover: f64) {
         if x >= self.width || y >= self.height {
             return;
@@ -250,7 +250,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // XML does not allow these.
+            // XML does not allow these characters.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }

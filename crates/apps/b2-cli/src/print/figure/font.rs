@@ -1,4 +1,4 @@
-//! A font of our own for pictures: printable ASCII and a few signs, drawn on a grid of 5 by 9 dots.
+//! A built-in font for pictures: printable ASCII and a few symbols, on a grid of 5 by 9 dots.
 
 /// Dots of a glyph: columns, and rows of which the last two are below the line.
 const COLUMNS: usize = 5;
@@ -6,7 +6,7 @@ const ROWS: usize = 9;
 /// Each dot becomes this many pixels in each direction.
 const SCALE: usize = 2;
 
-/// Width of a character with the gap after it, in pixels.
+/// Width of a character including the gap after it, in pixels.
 pub(crate) const ADVANCE: usize = (COLUMNS + 1) * SCALE;
 /// Height of capital letters, in pixels.
 pub(crate) const CAP: usize = 7 * SCALE;

@@ -7,18 +7,18 @@ use super::canvas::{Anchor, Canvas, Colour, INK, Mark};
 use super::font;
 use crate::print::{Map, Scale};
 
-/// Largest image, in pixels: wide and high. Smaller ones are enlarged up to this size.
+/// Maximum width and height of an image, in pixels. Smaller ones are enlarged up to this size.
 pub(crate) const MAX_SIZE: [usize; 2] = [720, 540];
-/// Least width and height of an image, so that its axes can be read.
+/// Minimum width and height of an image, so that its axes are readable.
 const MIN_SIZE: [usize; 2] = [160, 120];
 /// Size of the plot of a line.
 const LINE: [usize; 2] = [MAX_SIZE[0], 360];
 
 /// Space around and between what is drawn, in pixels.
 const GAP: usize = 10;
-/// Length of the mark of a number on an axis.
+/// Length of a tick on an axis.
 const TICK: usize = 5;
-/// From one line of text to the next.
+/// Distance between lines of text.
 const ROW: usize = 24;
 const BAR: usize = 20;
 /// Colour of lines.
@@ -30,7 +30,7 @@ pub(crate) struct Image<'a> {
     pub(crate) titles: &'a [String],
     /// Width and height, in numbers.
     pub(crate) shape: [usize; 2],
-    /// Row by row. NaN marks missing ones.
+    /// Row by row. NaN marks missing numbers.
     pub(crate) values: &'a [f64],
     pub(crate) scale: Scale,
     pub(crate) format: ValueFormat,
@@ -40,7 +40,7 @@ pub(crate) struct Image<'a> {
     pub(crate) down: AxisMarks,
 }
 
-/// One pixel column of a line: the items there, of which those that are missing do not count.
+/// One pixel column of a line: the range of its items, without missing ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) first: f64,
@@ -171,7 +171,7 @@ impl Line<'_> {
     }
 }
 
-/// The columns that have items, without those between, each run with its position.
+/// The runs of columns that have items, each with its position.
 fn runs(columns: &[Column]) -> Vec<(usize, &[Column])> {
     let mut start = 0;
     let parts = columns.split(|column| column.count == 0).map(|run| {
@@ -182,14 +182,14 @@ fn runs(columns: &[Column]) -> Vec<(usize, &[Column])> {
     parts.filter(|(_, run)| !run.is_empty()).collect()
 }
 
-/// Round values of a scale, and where they are in it.
+/// Round values of a scale, and their positions in it.
 fn colour_marks(scale: Scale, format: ValueFormat, height: usize) -> AxisMarks {
     let marks = format.marks(scale.range.low, scale.range.high, (height / 45).max(2), scale.log);
     let marks = marks.into_iter().map(|(x, text)| (scale.share(x), text)).collect();
     AxisMarks { title: String::new(), marks }
 }
 
-/// A canvas with titles and axes around a plot of this size, and where the plot starts.
+/// A canvas with titles and axes around a plot of this size, and the position of the plot.
 fn begin(
     titles: &[String],
     size: [usize; 2],
@@ -201,7 +201,7 @@ fn begin(
     let left = GAP + ROW + widest + TICK + 3;
     let top = GAP + titles.len() * ROW + GAP / 2;
     let width = left + size[0] + right;
-    // Titles make a narrow picture wider, up to that of the largest.
+    // Titles make a narrow picture wider, up to the width of the largest.
     let long = titles.iter().map(|title| font::width(title)).max().unwrap_or(0) + 2 * GAP;
     let width = width.max(long.min(MAX_SIZE[0] + 200));
     let height = top + size[1] + TICK + 3 + font::CAP + ROW + 2 * GAP;
@@ -217,7 +217,7 @@ fn begin(
         let x = left + place(*share, size[0]);
         let half = font::width(text) / 2;
         canvas.rect([x, top + size[1] + 1], [1, TICK], INK);
-        // Not over another one, nor outside.
+        // Skip labels that overlap another one or the edge.
         if x >= free + half && x + half <= width {
             canvas.text([x, top + size[1] + TICK + 3 + font::CAP], Anchor::Middle, text.clone());
             free = x + half + GAP;

@@ -59,7 +59,7 @@ fn complex(bytes: &[u8]) -> Option<Json> {
     }
 }
 
-/// The contents of a metalayer for people, at most `most` characters and dots: arrays and complex numbers as in
+/// The contents of a metalayer in readable form, at most `most` characters and dots: arrays and complex numbers as in
 /// [`attribute`], anything else without loss.
 pub(crate) fn show_for_people(content: &[u8], most: usize) -> String {
     let Some(value @ Value::Ext(ARRAY | COMPLEX, _)) = read_value(content) else {
@@ -201,7 +201,7 @@ mod tests {
                 Value::Ext(COMPLEX, [1.5_f64.to_be_bytes(), (-2.0_f64).to_be_bytes()].concat()),
                 json!([1.5, -2.0]),
             ),
-            // Damaged ones stay bytes.
+            // Damaged values are shown as bytes.
             (Value::Ext(ARRAY, b"x".to_vec()), json!("eA==")),
         ] {
             assert_eq!(attribute(&value), expected);

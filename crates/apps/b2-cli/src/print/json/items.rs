@@ -27,7 +27,7 @@ impl Item<'_> {
     }
 }
 
-/// Takes a value, or the header of an array or map, off the front. `None` if it is truncated or starts with the
+/// Removes a value, or the header of an array or map, from the front. `None` if it is truncated or starts with the
 /// reserved marker.
 pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Option<Item<'a>> {
     let whole = *rest;

@@ -50,10 +50,10 @@ pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
     rmpv::decode::read_value(&mut &*bytes).ok()
 }
 
-/// Number of values, including nested ones, if the bytes are exactly one value. Uses no memory, whatever lengths the
+/// Number of values, including nested ones, if the bytes are exactly one value. Allocates nothing, whatever lengths the
 /// data contains.
 ///
-/// Also rejects the reserved marker, which the decoder takes for nil.
+/// Also rejects the reserved marker, which the decoder reads as nil.
 fn count(bytes: &[u8]) -> Option<u64> {
     let mut rest = bytes;
     items::skip(&mut rest).filter(|_| rest.is_empty())

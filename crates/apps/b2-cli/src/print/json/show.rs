@@ -18,7 +18,7 @@ pub(crate) type Sink<'s> = dyn FnMut(&str) -> Result<()> + 's;
 const MAX_DEPTH: usize = 1024;
 /// Maximum number of keys to remember for detecting duplicates. Larger maps are shown as pairs.
 const MAX_KEYS: usize = 1 << 20;
-/// Number of bytes to convert and pass on at once.
+/// Number of bytes to convert and pass on at a time.
 const BASE64_LEN: usize = 48 << 10;
 
 /// Writes the JSON form of the contents of a metalayer.
@@ -46,7 +46,7 @@ pub(crate) fn show_short(bytes: &[u8], most: usize) -> String {
 }
 
 /// A container whose content is being checked.
-struct Open<'a> {
+struct OpenContainer<'a> {
     /// Number of values that remain.
     left: u64,
     map: Option<Keys<'a>>,
@@ -68,7 +68,7 @@ struct Keys<'a> {
 fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
     let mut rest = bytes;
     let mut objects = Vec::new();
-    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut open: Vec<OpenContainer<'_>> = Vec::new();
     // Number of keys remembered in all open maps.
     let mut keys = 0;
     loop {
@@ -76,7 +76,7 @@ fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
         if let Item::Str(text) = item {
             std::str::from_utf8(text).ok()?;
         }
-        if let Some(Open { left, map: Some(map) }) = open.last_mut()
+        if let Some(OpenContainer { left, map: Some(map) }) = open.last_mut()
             && left.is_multiple_of(2)
         {
             map.only = if let Item::Str(key) = item { Some(key) } else { None };
@@ -101,7 +101,7 @@ fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
             if open.len() >= MAX_DEPTH {
                 return None;
             }
-            open.push(Open { left: item.inner(), map });
+            open.push(OpenContainer { left: item.inner(), map });
             continue;
         }
         loop {
@@ -110,7 +110,7 @@ fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
             if top.left > 0 {
                 break;
             }
-            if let Some(Open { map: Some(Keys { nmap, seen: Some(seen), only }), .. }) = open.pop() {
+            if let Some(OpenContainer { map: Some(Keys { nmap, seen: Some(seen), only }), .. }) = open.pop() {
                 keys -= seen.len();
                 let special = || only.is_some_and(|only| SPECIAL.iter().any(|name| name.as_bytes() == only));
                 objects[nmap] = seen.len() != 1 || !special();

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) struct Folder(TempDir);
 
-/// Returns messages with the system's texts as Unix has them.
+/// Returns messages with Unix's texts for system errors.
 pub(crate) fn plain(stderr: &[u8]) -> String {
     let mut text = String::from_utf8(stderr.to_vec()).unwrap();
     if cfg!(windows) {
@@ -28,7 +28,7 @@ pub(crate) fn plain(stderr: &[u8]) -> String {
     text
 }
 
-/// Returns a text with the paths in it as Unix writes them.
+/// Returns a text with its paths in Unix form.
 pub(crate) fn slashes(text: String) -> String {
     if cfg!(windows) { text.replace('\\', "/") } else { text }
 }

@@ -1,4 +1,4 @@
-//! The screen of a terminal: what it shows after what it was sent, as text and as a picture.
+//! A terminal emulator: the contents of the screen after some output, as text and as a picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,15 +25,15 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// What a screen of this size shows after these bytes, of which the last may be the beginning of a sequence.
+    /// Interprets these bytes, which may end within a sequence, on a screen of this size.
     ///
     /// # Panics
-    /// When there is a sequence that it does not know: nothing may be sent that this does not know.
+    /// At an unknown sequence, so that the command sends no others.
     pub(crate) fn of([width, height]: [usize; 2], bytes: &[u8]) -> Self {
         let blank = (' ', Style::default());
         let mut screen =
             Self { width, cells: vec![blank; width * height], at: [0, 0], style: Style::default() };
-        // What is not complete yet at the end is left out.
+        // Ignores an incomplete sequence at the end.
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap(),
@@ -59,7 +59,7 @@ impl Screen {
         screen
     }
 
-    /// Does what comes after an escape character. Returns the rest, or nothing if there is more to come.
+    /// Interprets the sequence after an escape character. Returns the rest, or `None` if the sequence is incomplete.
     fn sequence<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
         match rest.chars().next()? {
             // Titles and pictures.
@@ -85,7 +85,7 @@ impl Screen {
             }
             "J" => self.cells.fill((' ', Style::default())),
             "m" => self.colours(&numbers),
-            // Modes: the other screen, the cursor, the mouse.
+            // Modes: the alternate screen, the cursor, the mouse.
             "h" | "l" => assert!(given.starts_with('?'), "{given}{command}"),
             _ => panic!("an unknown sequence: {given}{command}"),
         }
@@ -167,7 +167,7 @@ impl Screen {
     }
 }
 
-/// Colours where none were sent.
+/// Default colours.
 const INK: Colour = [215, 218, 222];
 const PAPER: Colour = [22, 24, 28];
 
@@ -182,9 +182,9 @@ struct ScreenCells {
     areas: BTreeMap<Colour, String>,
     lines: String,
     texts: String,
-    /// The text that is being put together: where it begins, its colour and weight.
+    /// The current text: its start, colour and weight.
     run: Option<([usize; 2], Colour, bool, String)>,
-    /// The rectangle that is being put together in each half of the line: begin, end, row, colour.
+    /// The current rectangle in each half of the line: start, end, row, colour.
     open: [Option<(usize, usize, usize, Colour)>; 2],
 }
 
@@ -254,7 +254,7 @@ impl ScreenCells {
     /// Ends a text.
     fn flush(&mut self) {
         let Some(([x, y], ink, bold, text)) = self.run.take() else { return };
-        // Words far apart stay in their columns.
+        // Words with large gaps stay in their columns.
         let mut at = 0;
         for part in text.split("  ") {
             let long = part.chars().count();

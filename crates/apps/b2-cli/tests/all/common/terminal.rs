@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Runs a command in a terminal with so many columns, types `typed`, and returns what the screen got.
+/// Runs a command in a terminal with this many columns, types `typed`, and returns the output.
 pub(crate) fn run(command: &mut Command, columns: u16, typed: &[u8]) -> (ExitStatus, String) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -20,7 +20,7 @@ pub(crate) fn run(command: &mut Command, columns: u16, typed: &[u8]) -> (ExitSta
     let theirs: File = rustix::fs::open(name, flags, Mode::empty()).unwrap().into();
     let stdio = || Stdio::from(theirs.try_clone().unwrap());
     let mut child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
-    // The command keeps copies of the terminal until it is used again.
+    // `Command` holds copies of the terminal until it is dropped.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     drop(theirs);
     let mut ours = File::from(ours);

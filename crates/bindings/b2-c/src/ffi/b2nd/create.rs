@@ -451,8 +451,8 @@ pub unsafe extern "C" fn b2nd_open_offset(
     })
 }
 
-/// Writes an array to a new file or, if it is not contiguous, to a new directory. Nothing is replaced: what is at the
-/// path already makes it fail.
+/// Writes an array to a new file or, if it is not contiguous, to a new directory. Nothing is replaced: it fails if the
+/// path exists.
 ///
 /// # Safety
 /// `array` is null or an array, `urlpath` null or a C string.

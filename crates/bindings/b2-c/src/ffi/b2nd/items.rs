@@ -21,7 +21,7 @@ pub unsafe extern "C" fn b2nd_to_cbuffer(
 ) -> c_int {
     guard(|| {
         // SAFETY: guaranteed by the caller.
-        let mut array = unsafe { array_at(array) }?;
+        let (mut array, _unchanged) = unsafe { array_to_read(array) }?;
         let need = length(array.shapes.nitems())?.saturating_mul(array.itemsize);
         ensure(buffersize >= need as i64, code::INVALID_PARAM)?;
         if need == 0 {
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
 ) -> c_int {
     guard(|| {
         // SAFETY: guaranteed by the caller.
-        let array = unsafe { array_at(array) }?;
+        let (array, _unchanged) = unsafe { array_to_read(array) }?;
         ensure(ncoords >= 0, code::INVALID_PARAM)?;
         if ncoords == 0 {
             return Ok(0);
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn b2nd_get_slice_cbuffer(
 ) -> c_int {
     guard(|| {
         // SAFETY: guaranteed by the caller.
-        let mut array = unsafe { array_at(array) }?;
+        let (mut array, _unchanged) = unsafe { array_to_read(array) }?;
         // SAFETY: as above.
         let (start, stop, shape, need) = unsafe { box_at(&array, (start, stop, buffershape), buffersize) }?;
         // SAFETY: as above.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn b2nd_get_orthogonal_selection(
 ) -> c_int {
     guard(|| {
         // SAFETY: guaranteed by the caller.
-        let mut array = unsafe { array_at(array) }?;
+        let (mut array, _unchanged) = unsafe { array_to_read(array) }?;
         // SAFETY: as above.
         let (selected, shape, need) =
             unsafe { selection_at(&array, selection, selection_size, buffershape, buffersize) }?;

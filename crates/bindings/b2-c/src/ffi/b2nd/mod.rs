@@ -17,6 +17,7 @@ use crate::abi::{
 };
 use crate::core::context::special;
 use crate::core::error::{Error, Result, ensure};
+use crate::core::frame::SharedLock;
 use crate::core::nd::{self, BoxPart, DtypeText, Shapes};
 use crate::ffi::memory::{MallocBytes, copied, copied_text, free};
 use crate::ffi::schunk::{self, SchunkState, state};
@@ -72,13 +73,33 @@ pub(super) unsafe fn params(ctx: *mut c_void) -> Result<ArrayParams> {
 /// `array` is null or from this library, and not freed for `'a`.
 pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<ArrayHandle<'a>> {
     // SAFETY: guaranteed by the caller.
+    let mut array = unsafe { handle(array) }?;
+    array.look()?;
+    Ok(array)
+}
+
+/// Returns an array for a read. With locking on, its frame cannot change as long as the lock lives.
+///
+/// # Safety
+/// As [`array_at`].
+pub(super) unsafe fn array_to_read<'a>(
+    array: *const b2nd_array_t,
+) -> Result<(ArrayHandle<'a>, Option<SharedLock>)> {
+    // SAFETY: guaranteed by the caller.
+    let mut array = unsafe { handle(array) }?;
+    let shared = array.state.lock_to_decode(false)?;
+    array.reload()?;
+    Ok((array, shared))
+}
+
+/// # Safety
+/// As [`array_at`].
+unsafe fn handle<'a>(array: *const b2nd_array_t) -> Result<ArrayHandle<'a>> {
+    // SAFETY: guaranteed by the caller.
     let c = unsafe { shared(array) }?;
     // SAFETY: an array has its super-chunk.
     let state = unsafe { state(c.sc.get()) }?;
-    let mut array =
-        ArrayHandle { shapes: shapes_in(c)?, itemsize: length(state.c.typesize.get())?, c, state };
-    array.look()?;
-    Ok(array)
+    Ok(ArrayHandle { shapes: shapes_in(c)?, itemsize: length(state.c.typesize.get())?, c, state })
 }
 
 /// An array during a call.

@@ -6,6 +6,11 @@ impl ArrayHandle<'_> {
     /// Reloads the shape if another handle changed it in the file. Returns whether it did.
     pub(super) fn look(&mut self) -> Result<bool> {
         self.state.refresh()?;
+        self.reload()
+    }
+
+    /// Reloads the shape if the super-chunk noticed a change. Returns whether it is another one.
+    pub(super) fn reload(&mut self) -> Result<bool> {
         if self.c.last_tick.get() == self.state.c.change_tick.get() || self.state.c.view.get() {
             return Ok(false);
         }

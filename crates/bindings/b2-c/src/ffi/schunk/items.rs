@@ -155,17 +155,19 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
-        let refresh_locked = state.refresh_locked()?;
-        let nchunk = state.nchunk(nchunk)?;
         // As in C-Blosc2, whose frames are checked separately.
         let small = if state.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
+        let (nchunk, chunk) = state.reading(false, |state| {
+            let nchunk = state.nchunk(nchunk)?;
+            // SAFETY: as above.
+            let room = unsafe { bytes_mut(dest, size(nbytes, small)?) }?.len();
+            ensure(state.chunk_nbytes(nchunk)? <= room, small)?;
+            Ok((nchunk, state.chunk(nchunk)?))
+        })?;
+        state.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(nbytes, small)?) }?;
-        ensure(state.chunk_nbytes(nchunk)? <= dest.len(), small)?;
-        let chunk = state.chunk(nchunk)?;
-        // Callbacks of the program may change the frame.
-        drop(refresh_locked);
-        state.c.current_nchunk.set(nchunk as i64);
+        // The lock was released: callbacks of the program may change the frame.
         Ok(state.dctx()?.decompress_for_program(&chunk, dest)? as c_int)
     })
 }
@@ -184,11 +186,12 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
-        let _unchanged = state.refresh_locked()?;
-        let nchunk = state.nchunk(nchunk)?;
-        state.c.current_nchunk.set(nchunk as i64);
-        // SAFETY: as above.
-        unsafe { copy_chunk(state, nchunk, chunk, needs_free, ChunkStore::chunk) }
+        state.reading(false, |state| {
+            let nchunk = state.nchunk(nchunk)?;
+            state.c.current_nchunk.set(nchunk as i64);
+            // SAFETY: as above.
+            unsafe { copy_chunk(state, nchunk, chunk, needs_free, ChunkStore::chunk) }
+        })
     })
 }
 
@@ -206,11 +209,12 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
-        let _unchanged = state.refresh_locked()?;
-        let nchunk = state.nchunk(nchunk)?;
-        state.c.current_nchunk.set(nchunk as i64);
-        // SAFETY: as above.
-        unsafe { copy_chunk(state, nchunk, chunk, needs_free, lazy_chunk) }
+        state.reading(false, |state| {
+            let nchunk = state.nchunk(nchunk)?;
+            state.c.current_nchunk.set(nchunk as i64);
+            // SAFETY: as above.
+            unsafe { copy_chunk(state, nchunk, chunk, needs_free, lazy_chunk) }
+        })
     })
 }
 
@@ -255,7 +259,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
-        state.refresh()?;
+        let _unchanged = state.lock_to_decode(false)?;
         let nchunk = state.nchunk(nchunk)?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
         let dctx = state.dctx()?;
@@ -319,16 +323,17 @@ pub unsafe extern "C" fn blosc2_schunk_get_slice_buffer(
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
-        state.refresh()?;
-        let (start, len) = range_of(state, start, stop)?;
-        // SAFETY: as above.
-        let buffer = unsafe { bytes_mut(buffer, len) }?;
-        for_chunks(state, start, len, |state, nchunk, range, at| {
-            let dst = &mut buffer[at..at + range.len()];
-            match range.len() == state.chunk_nbytes(nchunk)? {
-                true => state.decompress(nchunk, dst).map(|_| ()),
-                false => state.read(nchunk, range, dst),
-            }
+        state.reading(true, |state| {
+            let (start, len) = range_of(state, start, stop)?;
+            // SAFETY: as above.
+            let buffer = unsafe { bytes_mut(buffer, len) }?;
+            for_chunks(state, start, len, |state, nchunk, range, at| {
+                let dst = &mut buffer[at..at + range.len()];
+                match range.len() == state.chunk_nbytes(nchunk)? {
+                    true => state.decompress(nchunk, dst).map(|_| ()),
+                    false => state.read(nchunk, range, dst),
+                }
+            })
         })?;
         Ok(0)
     })
@@ -390,7 +395,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
         ensure(!coords.is_null() && !buffer.is_null() && !schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: guaranteed by the caller.
         let (state, coords) = unsafe { (state(schunk)?, values(coords, length(ncoords)?)?) };
-        state.refresh()?;
+        let _unchanged = state.lock_to_decode(false)?;
         let (size, chunksize) = (length(state.c.typesize.get())?, length(state.c.chunksize.get())?);
         ensure(size > 0 && chunksize > 0 && chunksize.is_multiple_of(size), code::INVALID_PARAM)?;
         ensure(state.c.flags2.get() & 1 == 0, code::INVALID_PARAM)?;

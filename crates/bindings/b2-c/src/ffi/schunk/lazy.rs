@@ -3,6 +3,7 @@
 use b2_chunk::LazyChunk;
 
 use super::*;
+use crate::core::store::whole_chunk;
 
 /// Returns the whole chunk of a lazy one, from the context's super-chunk.
 ///
@@ -49,7 +50,7 @@ pub(super) fn lazy_chunk(store: &mut ChunkStore, nchunk: usize) -> Result<ChunkB
                 return Ok(ChunkBytes::Read(without_blocks(&head, nchunk, offset).into()));
             }
         }
-        Ok(ChunkBytes::Read(chunk.read()?.into_bytes()))
+        whole_chunk(reader, nchunk)
     })
 }
 

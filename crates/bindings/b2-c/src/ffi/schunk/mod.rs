@@ -28,7 +28,7 @@ use crate::core::error::{Error, Result, ensure};
 use crate::core::frame::{Frame, NamedContent, SharedLock, to_write};
 use crate::core::params;
 use crate::core::store::{ChunkBytes, ChunkStore, MemoryChunks};
-use crate::ffi::callbacks::CallContext;
+use crate::ffi::callbacks::{CallContext, has_own_plugins};
 use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
 use crate::ffi::memory::{self, MallocBytes, copied, copied_text, copied_value, free};
 use crate::ffi::{
@@ -266,7 +266,7 @@ impl SchunkState {
         Ok(())
     }
 
-    /// The shape of a block if it was requested before; empty otherwise.
+    /// The shape of a block if it was requested earlier; empty otherwise.
     pub(crate) fn known_blockshape(&self) -> Arc<[u32]> {
         locked(&self.blockshape).clone()
     }
@@ -286,20 +286,40 @@ impl SchunkState {
 
     /// Reloads changes of other handles.
     pub(crate) fn refresh(&self) -> Result<bool> {
-        self.refresh_locked().map(|(newer, _)| newer)
+        self.refresh_locked(false).map(|(newer, _)| newer)
     }
 
     /// Like [`refresh`](Self::refresh). With locking on, the frame cannot change as long as the result lives, not even
-    /// by this handle.
-    fn refresh_locked(&self) -> Result<(bool, Option<SharedLock>)> {
+    /// by this handle. `to_read`: only chunks are read next, which finds changes, too.
+    fn refresh_locked(&self, to_read: bool) -> Result<(bool, Option<SharedLock>)> {
         let (newer, shared) = match &mut *self.store() {
-            ChunkStore::Frame(frame) => frame.refresh()?,
+            ChunkStore::Frame(frame) => frame.refresh(to_read)?,
             ChunkStore::MemoryChunks(_) => (false, None),
         };
         if newer {
             self.refresh_counters()?;
         }
         Ok((newer, shared))
+    }
+
+    /// Reloads changes of other handles before a read. With locking on, they cannot change the frame again as long as the
+    /// result lives, so that the read returns one state of it. There is no lock if callbacks of the program may run in the
+    /// meantime: they may change the frame.
+    pub(crate) fn lock_to_decode(&self, to_read: bool) -> Result<Option<SharedLock>> {
+        let (_, shared) = self.refresh_locked(to_read)?;
+        let callbacks = shared.is_some() && (has_own_plugins() || self.dctx()?.hooks.has_postfilter());
+        Ok(shared.filter(|_| !callbacks))
+    }
+
+    /// Reads chunks in one state of the frame, after reloading changes of other handles. With locking on, these wait, unless
+    /// `read` decodes and callbacks of the program may run. Without a lock, a read that fails next to a change is repeated.
+    fn reading<T>(&self, decodes: bool, mut read: impl FnMut(&Self) -> Result<T>) -> Result<T> {
+        let shared = if decodes { self.lock_to_decode(true)? } else { self.refresh_locked(true)?.1 };
+        let result = read(self);
+        if result.is_err() && shared.is_none() && self.refresh().is_ok_and(|newer| newer) {
+            return read(self);
+        }
+        result
     }
 
     /// Refreshes the fields visible to C.

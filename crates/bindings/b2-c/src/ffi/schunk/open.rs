@@ -8,8 +8,8 @@ pub(super) fn finish(this: Box<SchunkState>) -> *mut blosc2_schunk {
     Box::into_raw(this).cast()
 }
 
-/// Creates a super-chunk: in memory, in a file, or in a new directory. Nothing is replaced: what is at the path already makes it
-/// fail.
+/// Creates a super-chunk: in memory, in a file, or in a new directory. Nothing is replaced: it fails if the path
+/// exists.
 ///
 /// # Safety
 /// `storage` is null or valid, and so are its pointers.

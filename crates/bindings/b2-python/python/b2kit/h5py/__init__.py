@@ -11,7 +11,7 @@
     array([[ 4,  7],
            [ 8, 11]])
 
-Programs that only read take it in place of h5py: ``import b2kit.h5py as h5py``. What writes raises
+Programs that only read can use it in place of h5py: ``import b2kit.h5py as h5py``. Everything that writes raises
 :class:`b2kit.errors.ReadOnlyError`.
 """
 
@@ -81,6 +81,6 @@ __all__ = [
 ]
 
 UNLIMITED = 2**64 - 1
-"""A dimension without an end, in lists of numbers."""
+"""An unlimited dimension, in lists of numbers."""
 
 __version__ = _b2kit.__version__

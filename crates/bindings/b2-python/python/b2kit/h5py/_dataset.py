@@ -23,8 +23,8 @@ _GZIP, _SHUFFLE, _FLETCHER32, _SZIP, _NBIT, _SCALE_OFFSET, _LZF = 1, 2, 3, 4, 5,
 
 
 class StoreInfo(NamedTuple):
-    """A stored chunk: its first item, the filters that were not applied (one bit each), where it is in the file, and how many
-    bytes it has."""
+    """A stored chunk: its first item, the filters that were not applied (one bit each), its position in the file, and its size
+    in bytes."""
 
     chunk_offset: tuple[int, ...]
     filter_mask: int
@@ -55,7 +55,7 @@ class DatasetID(ObjectID):
         return self._dataset.dtype
 
     def get_type(self) -> h5t.TypeID:
-        """Return the type of the items, as the file has it."""
+        """Return the type of the items, as stored in the file."""
         dataset = self._dataset
         named = dataset._opened.objects.type_address(dataset._address, dataset._shown)
         return h5t.type_id(dataset._kind, named)
@@ -88,14 +88,14 @@ class DatasetID(ObjectID):
         return self._chunks[index]
 
     def get_chunk_info_by_coord(self, chunk_offset: tuple[int, ...]) -> StoreInfo:
-        """Return the metadata of the chunk with an item; without size and place if it was never written."""
+        """Return the metadata of the chunk that contains an item; without size and position if it was never written."""
         if self._dataset.chunks is None:
             raise TypeError("Chunk information is for data sets in chunks")
         at = tuple(n // length * length for n, length in zip(chunk_offset, self._dataset.chunks))
         return self._by_offset.get(at, StoreInfo(at, 0, None, 0))
 
     def chunk_iter(self, func: Any) -> Any:
-        """Call a function with each stored chunk until it returns something else than None, which is returned."""
+        """Call a function with each stored chunk until it returns something other than None, which is returned."""
         for chunk in self._chunks:
             found = func(chunk)
             if found is not None:
@@ -110,12 +110,12 @@ class DatasetID(ObjectID):
         offsets
             The first item of the chunk.
         out
-            A buffer for the bytes, of which the part that was written is returned.
+            A buffer for the bytes; the part that was written is returned.
 
         Raises
         ------
         OSError
-            There is no chunk that begins with this item, or it was never written.
+            No chunk starts at this item, or it was never written.
         ValueError
             ``out`` is too small.
         """
@@ -132,12 +132,12 @@ class DatasetID(ObjectID):
         return chunk.filter_mask, view[: len(data)]
 
     def get_storage_size(self) -> int:
-        """Return how many bytes the items take in the file."""
+        """Return the size of the items in the file, in bytes."""
         dataset = self._dataset
         return 0 if dataset.shape is None or dataset._description["layout"] in ("virtual", "external") else dataset._data.cbytes
 
     def get_offset(self) -> int | None:
-        """Return where the items are in the file if they are in one piece there, otherwise None."""
+        """Return the position of the items in the file if they are contiguous, otherwise None."""
         position: int | None = self._dataset._description.get("position")
         return position
 
@@ -209,7 +209,7 @@ class Dataset(HLObject):
 
     @property
     def maxshape(self) -> tuple[int | None, ...] | None:
-        """The most that each dimension may become in the file; None for no end."""
+        """The maximum length of each dimension in the file; None for unlimited."""
         found: tuple[int | None, ...] = self._description["maxshape"]
         return None if self._description["shape"] is None else found
 
@@ -270,7 +270,7 @@ class Dataset(HLObject):
 
     @property
     def external(self) -> list[tuple[str, int, int]] | None:
-        """The files that hold the items, where these start, and how many bytes there are; None if they are in this file."""
+        """The files that hold the items, with their offset and size in bytes; None if the items are in this file."""
         parts = self._description.get("external")
         if not parts:
             return None
@@ -282,7 +282,7 @@ class Dataset(HLObject):
         return bool(self._description["layout"] == "virtual")
 
     def virtual_sources(self) -> list[_elsewhere.VDSmap]:
-        """Return where the items of a virtual data set are.
+        """Return the locations of the items of a virtual data set.
 
         Raises
         ------
@@ -311,7 +311,7 @@ class Dataset(HLObject):
 
     @property
     def is_scale(self) -> bool:
-        """Whether this is a scale of dimensions."""
+        """Whether this is a dimension scale."""
         return bool(self.attrs.get("CLASS") == b"DIMENSION_SCALE")
 
     @property
@@ -344,7 +344,7 @@ class Dataset(HLObject):
             yield from self[start : start + step]
 
     def iter_chunks(self, sel: Any = None) -> Iterator[tuple[slice, ...]]:
-        """Iterate over the slices of the chunks, or over the parts of a selection that are in them.
+        """Iterate over the slices of the chunks, or over the intersections of a selection with the chunks.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class Dataset(HLObject):
         TypeError
             There are no chunks.
         ValueError
-            The selection is outside of the data set, or empty.
+            The selection is outside the data set, or empty.
         """
         if self.chunks is None:
             raise TypeError("Chunked dataset required")
@@ -386,7 +386,7 @@ class Dataset(HLObject):
             )
 
     def astype(self, dtype: Any) -> Any:
-        """Return a view whose items are of another type when they are read.
+        """Return a view that converts items to another type when they are read.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class Dataset(HLObject):
         Returns
         -------
         object
-            The view, which is indexed as the data set; the data set itself if it has that type.
+            The view, which is indexed like the data set; the data set itself if it has that type.
         """
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
@@ -406,7 +406,7 @@ class Dataset(HLObject):
         return _View(self, lambda array: _as_text(array, dtype) if dtype.kind == "T" else array.astype(dtype), dtype)
 
     def asstr(self, encoding: str | None = None, errors: str = "strict") -> Any:
-        """Return a view whose texts are ``str`` when they are read.
+        """Return a view that reads texts as ``str``.
 
         Parameters
         ----------
@@ -418,12 +418,12 @@ class Dataset(HLObject):
         Returns
         -------
         object
-            The view, which is indexed as the data set.
+            The view, which is indexed like the data set.
 
         Raises
         ------
         TypeError
-            The items are no texts.
+            The items are not texts.
         """
         texts = check_string_dtype(self.dtype)
         if texts is None:
@@ -443,12 +443,12 @@ class Dataset(HLObject):
         Parameters
         ----------
         names : str or sequence of str
-            Of one name the items of the field are read, of several a compound.
+            A single name reads the items of the field, several names a compound.
 
         Returns
         -------
         object
-            The view, which is indexed as the data set.
+            The view, which is indexed like the data set.
 
         Raises
         ------
@@ -501,7 +501,7 @@ class Dataset(HLObject):
         items = self._items(Points(tuple(points.T)))
         alone = [np.unique(column) for column in points.T]
         shape = tuple(map(len, alone))
-        # The points of boxes may be a product all the same.
+        # The points of several boxes may still form a product.
         if region.kind == "boxes" and math.prod(shape) == len(points):
             return items.reshape(shape + items.shape[1:])
         return items
@@ -539,7 +539,7 @@ class Dataset(HLObject):
         source_sel : index, optional
             The selection to read, as from ``numpy.s_``; by default all items.
         dest_sel : index, optional
-            Where it goes; by default the whole array.
+            The part of the array to fill; by default all of it.
 
         Raises
         ------
@@ -625,7 +625,7 @@ def _fields(dtype: np.dtype[Any], names: Any) -> tuple[Any, np.dtype[Any]]:
 
 
 class _View:
-    """A view of a data set whose items are changed when they are read."""
+    """A view of a data set that converts items when they are read."""
 
     def __init__(self, dataset: Dataset, change: Any, dtype: np.dtype[Any]) -> None:
         self._dataset, self._change, self._dtype = dataset, change, dtype
@@ -673,6 +673,6 @@ class _View:
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def astype(self, dtype: Any) -> _View:
-        """Return a view whose items are of another type when they are read."""
+        """Return a view that converts items to another type when they are read."""
         change, kind = self._change, np.dtype(dtype)
         return _View(self._dataset, lambda array: change(array).astype(kind), kind)

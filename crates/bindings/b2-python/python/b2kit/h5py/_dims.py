@@ -14,13 +14,13 @@ __all__ = ["DimensionManager", "DimensionProxy"]
 
 
 def _name(scale: Dataset) -> str:
-    """Returns the name that a scale has by itself, which may be empty."""
+    """Returns the name stored in a scale, which may be empty."""
     name = scale.attrs.get("NAME", b"")
     return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else str(name)
 
 
 class DimensionProxy:
-    """A dimension of a data set: a mapping of the names of its scales, or their numbers, to data sets."""
+    """A dimension of a data set: a mapping from the names or numbers of its scales to data sets."""
 
     def __init__(self, dataset: Dataset, dimension: int) -> None:
         self._dataset, self._dimension = dataset, dimension

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["VDSmap", "mappings", "read_external", "read_virtual", "virtual_shape"]
 
-# Most mappings of a virtual data set, and most files that are looked for by numbers.
+# Maximum number of mappings of a virtual data set, and of numbered files that are looked for.
 _MOST = 1 << 20
-# Bytes of items that no source has.
+# Maximum bytes of items without a source.
 _UNEXPLAINED = 4 << 30
 
 
 class VDSmap(NamedTuple):
-    """Where a part of a virtual data set is."""
+    """The source of a part of a virtual data set."""
 
     vspace: Region
     """The part of the virtual data set."""
@@ -33,7 +33,7 @@ class VDSmap(NamedTuple):
     dset_name: str
     """The data set in it."""
     src_space: Region
-    """The part of that."""
+    """The part of that data set."""
 
 
 def mappings(dataset: Dataset) -> list[VDSmap]:
@@ -83,7 +83,7 @@ def mappings(dataset: Dataset) -> list[VDSmap]:
 
 
 def _source(dataset: Dataset, file_name: str, name: str) -> Dataset | None:
-    """Returns a source; None if it is not there."""
+    """Returns a source; None if it does not exist."""
     try:
         file = dataset.file if file_name == "." else dataset._opened.other(file_name)
         found = file[name]
@@ -93,7 +93,7 @@ def _source(dataset: Dataset, file_name: str, name: str) -> Dataset | None:
 
 
 class _Part(NamedTuple):
-    """A mapping to a data set that is there."""
+    """A mapping to an existing data set."""
 
     target: tuple[Axis, ...] | None
     source: tuple[Axis, ...] | None
@@ -102,7 +102,7 @@ class _Part(NamedTuple):
 
 
 def _endless(region: Region) -> int | None:
-    """Returns the dimension along which a region has no end."""
+    """Returns the dimension along which a region is unlimited."""
     found = (n for n, (_, _, count, block) in enumerate(region.regular) if count is None or block is None)
     return next(found, None)
 
@@ -112,7 +112,7 @@ def _percent(text: str, n: int) -> str:
 
 
 def _parts(dataset: Dataset) -> list[tuple[VDSmap, Dataset, int | None]]:
-    """Returns the mappings with their sources, and of those with numbers in their names the number."""
+    """Returns the mappings with their sources, and the number for those with numbered names."""
     kept: list[tuple[VDSmap, Dataset, int | None]] | None = getattr(dataset, "_virtual_parts", None)
     if kept is not None:
         return kept
@@ -125,7 +125,7 @@ def _parts(dataset: Dataset) -> list[tuple[VDSmap, Dataset, int | None]]:
             if source is not None:
                 found.append((mapping, source, None))
             continue
-        # As HDF5 by default: up to the first one that is not there.
+        # As in HDF5 by default: up to the first one that is missing.
         for n in range(_MOST):
             source = _source(dataset, _percent(mapping.file_name, n), _percent(mapping.dset_name, n))
             if source is None:
@@ -141,7 +141,7 @@ def virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
     Raises
     ------
     DamagedError
-        It leads to itself.
+        It refers to itself.
     """
     try:
         return _virtual_shape(dataset, shape)
@@ -192,7 +192,7 @@ def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> 
     axis = _endless(target)
     source_axes = mapping.src_space.axes(source.shape)
     if axis is not None and from_axis is not None and source_axes is not None:
-        # As many items as the source has now.
+        # As many items as the source currently has.
         length = len(source_axes[from_axis])
         start, stride, _, block = target.regular[axis]
         regular = list(target.regular)
@@ -210,7 +210,7 @@ def read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]
     Raises
     ------
     DamagedError
-        It leads to itself.
+        It refers to itself.
     """
     try:
         return _read_virtual(dataset, chosen)
@@ -222,7 +222,7 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
     base, inner = dataset.dtype.subdtype or (dataset.dtype, ())
     nbytes = math.prod(chosen.shape) * dataset.dtype.itemsize
     if nbytes > _UNEXPLAINED + sum(source.nbytes for _, source, _ in _parts(dataset)):
-        raise LimitError(f"{dataset._shown}: {nbytes} bytes, far more than its sources have")
+        raise LimitError(f"{dataset._shown}: {nbytes} bytes, much more than its sources have")
     out = np.empty(chosen.shape + inner, base)
     fill = dataset.fillvalue
     if base.hasobject and fill is None:
@@ -297,7 +297,7 @@ def _points(region: Region, axes: tuple[Axis, ...] | None, shape: tuple[int, ...
     if axes is None:
         return region.all_points(shape)
     if math.prod(map(len, axes)) > 1 << 24:
-        raise UnsupportedError("a mapping of very many items between selections of which one is no product")
+        raise UnsupportedError("a mapping of very many items, with a selection that is not a product")
     grid = np.meshgrid(*(axis.positions(np.arange(len(axis))) for axis in axes), indexing="ij")
     return np.stack([part.ravel() for part in grid], axis=-1)
 
@@ -327,12 +327,12 @@ def _copy_points(
 
 
 def read_external(dataset: Dataset, key: tuple[Any, ...], style: str) -> np.ndarray[Any, Any]:
-    """Returns items, as they are stored, that are in one piece spread over other files.
+    """Returns stored items whose contiguous bytes are spread over other files.
 
     Raises
     ------
     OSError
-        A file is not there, or external files may not be read.
+        A file does not exist, or external files may not be read.
     """
     opened = dataset._opened
     if opened.folder is None or opened.external_links == "never":

@@ -18,7 +18,7 @@ from b2kit.h5py._types import Reference
 
 __all__ = ["ExternalLink", "File", "Group", "HardLink", "SoftLink", "is_hdf5"]
 
-# Most links that lead from one to the next.
+# Maximum length of a chain of links.
 _MAX_LINKS = 16
 
 
@@ -166,7 +166,7 @@ class Group(HLObject, Mapping[str, Any]):
         name : str, bytes or Reference
             A path, or a reference.
         default : object
-            The result if there is none.
+            The result if there is no such object.
         getclass : bool
             Whether to return the class instead.
         getlink : bool
@@ -233,12 +233,12 @@ class Group(HLObject, Mapping[str, Any]):
         return [(f"{path}/{name}" if path else name, target) for name, target in links]
 
     def visit(self, func: Callable[[str], Any]) -> Any:
-        """Call a function with the path of each object below, once for each object, until it returns something else than None.
+        """Call a function with the path of each object below, once for each object, until it returns something other than None.
 
         Parameters
         ----------
         func : callable
-            It gets the path.
+            It receives the path.
 
         Returns
         -------
@@ -248,12 +248,12 @@ class Group(HLObject, Mapping[str, Any]):
         return self.visititems(lambda name, _: func(name))
 
     def visititems(self, func: Callable[[str, Any], Any]) -> Any:
-        """Call a function with the path of each object below and the object, until it returns something else than None.
+        """Call a function with the path of each object below and the object, until it returns something other than None.
 
         Parameters
         ----------
         func : callable
-            It gets the path and the object; each object only once.
+            It receives the path and the object; each object only once.
 
         Returns
         -------
@@ -268,12 +268,12 @@ class Group(HLObject, Mapping[str, Any]):
         return None
 
     def visit_links(self, func: Callable[[str], Any]) -> Any:
-        """Call a function with the path of each link below, until it returns something else than None.
+        """Call a function with the path of each link below, until it returns something other than None.
 
         Parameters
         ----------
         func : callable
-            It gets the path.
+            It receives the path.
 
         Returns
         -------
@@ -283,12 +283,12 @@ class Group(HLObject, Mapping[str, Any]):
         return self.visititems_links(lambda name, _: func(name))
 
     def visititems_links(self, func: Callable[[str, Any], Any]) -> Any:
-        """Call a function with the path of each link below and the link, until it returns something else than None.
+        """Call a function with the path of each link below and the link, until it returns something other than None.
 
         Parameters
         ----------
         func : callable
-            It gets the path and the link.
+            It receives the path and the link.
 
         Returns
         -------
@@ -321,7 +321,7 @@ class Group(HLObject, Mapping[str, Any]):
 class File(Group):
     """An HDF5 file, open for reading, with h5py's interface.
 
-    Data sets and attributes that were opened stay readable when the file is closed. Files and all that is in them may be
+    Data sets and attributes that were opened stay readable when the file is closed. Files and their objects may be
     used by several threads, and after a fork.
 
     Parameters
@@ -331,13 +331,13 @@ class File(Group):
     mode
         Only ``"r"``.
     external_links
-        Where external links, virtual data sets and external storage may lead: ``"folder"`` for files in the folder of this
+        Which files external links, virtual data sets and external storage may refer to: ``"folder"`` for files in the folder of this
         one, ``"anywhere"``, or ``"never"``.
     threads
-        How many threads read and decode; by default the number set by :func:`b2kit.set_threads`.
+        Number of threads that read and decode; by default that of :func:`b2kit.set_threads`.
     decode_strings
-        Whether texts of variable length become ``str`` when they are read; with ``"all"`` also single ones of fixed length in
-        attributes, if they are UTF-8. By default those of attributes do and those of data sets do not, as in h5py.
+        Whether texts of variable length are read as ``str``; with ``"all"`` also single texts of fixed length in
+        attributes, if they are UTF-8. By default this holds for attributes but not for data sets, as in h5py.
     storage_options
         Options for fsspec, which then opens the URL.
     **ignored
@@ -415,7 +415,7 @@ class File(Group):
 
     @property
     def userblock_size(self) -> int:
-        """Bytes in front of HDF5."""
+        """Bytes before the HDF5 data."""
         return self._opened.objects.user_block
 
     @property
@@ -462,7 +462,7 @@ def _open(name: Any, storage_options: Mapping[str, Any] | None) -> tuple[str, st
         path = absolute(name)
         return os.fspath(name), os.path.dirname(path), _b2kit.Hdf5Objects(path)
     if not (hasattr(name, "read") and hasattr(name, "seek")):
-        raise ArgumentError(f"{name!r} is no path, URL or file: a file has the methods `read` and `seek`")
+        raise ArgumentError(f"{name!r} is not a path, URL or file: a file has the methods `read` and `seek`")
     filename = getattr(name, "name", None)
     filename = filename if isinstance(filename, str) else repr(name)
     return filename, None, _b2kit.Hdf5Objects(filename, file=name)
@@ -474,7 +474,7 @@ def _reopen(path: Any, options: dict[str, Any], name: str) -> Any:
 
 
 def is_hdf5(fname: Any) -> bool:
-    """Return whether a file is one of HDF5, by its content.
+    """Return whether a file is HDF5, by its content.
 
     Parameters
     ----------
@@ -484,7 +484,7 @@ def is_hdf5(fname: Any) -> bool:
     Returns
     -------
     bool
-        Whether it is.
+        Whether the file is HDF5.
     """
     try:
         File(fname)

@@ -36,13 +36,13 @@ class Opened:
     folder
         The folder of the file; None if it is not a local one.
     external_links
-        Where external links may lead: ``"folder"``, ``"anywhere"`` or ``"never"``.
+        Which files external links may refer to: ``"folder"``, ``"anywhere"`` or ``"never"``.
     threads
-        How many threads read and decode; None for the default.
+        Number of threads that read and decode; None for the default.
     decode_strings
         Whether texts of variable length become ``str``; None for those of attributes only, ``"all"`` for more of these.
     depth
-        How many links to other files led here.
+        Number of links to other files that were followed to this file.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Opened:
         self.threads, self.decode_strings, self.depth = threads, decode_strings, depth
         self.address_size = objects.address_size
         self.is_open = True
-        # Files to which external links lead and in which virtual data sets have items, by their paths.
+        # Files that external links and virtual data sets refer to, by path.
         self.others: dict[str, File] = {}
 
     @cached_property
@@ -75,12 +75,12 @@ class Opened:
         return found
 
     def other(self, name: str) -> File:
-        """Returns another file, to which an external link leads.
+        """Returns the target file of an external link.
 
         Raises
         ------
         KeyError
-            It is not there, or external links may not lead there.
+            The file does not exist, or external links may not refer to it.
         """
         from b2kit.h5py._files import File
 
@@ -154,14 +154,14 @@ class HLObject:
 
     @property
     def name(self) -> str | None:
-        """The path from the root, under which the object was opened; None if no link leads to it."""
+        """The path from the root under which the object was opened; None if there is no link to it."""
         if self._name is None:
             self._name = self._opened.names.get(self._address)
         return self._name
 
     @property
     def _shown(self) -> str:
-        # For errors, for which no names are looked for.
+        # For errors, without a search for a name.
         return self._name or f"object {self._address}"
 
     @property
@@ -216,7 +216,7 @@ class AttrID(NamedTuple):
 class AttributeManager(Mapping[str, Any]):
     """The attributes of an object: a read-only mapping of names to values.
 
-    Values are NumPy scalars and arrays, ``str`` for texts of variable length, ``bytes`` of NumPy for those of fixed length, and
+    Values are NumPy scalars and arrays, ``str`` for texts of variable length, NumPy's ``bytes_`` for texts of fixed length, and
     :class:`Empty`.
     """
 
@@ -258,7 +258,7 @@ class AttributeManager(Mapping[str, Any]):
         Raises
         ------
         KeyError
-            There is none of this name.
+            There is no such attribute.
         """
         described, shape, _ = self._find(name)
         kind = self._parent._opened.type(described)
@@ -293,7 +293,7 @@ class AttributeManager(Mapping[str, Any]):
 
 
 class Datatype(HLObject):
-    """A type with a name in a file."""
+    """A named type in a file."""
 
     @cached_property
     def _kind(self) -> ItemType:
@@ -323,7 +323,7 @@ class Datatype(HLObject):
 
 
 def text_of(name: Any) -> str:
-    """Returns a name that is given as text or bytes.
+    """Returns a name given as text or bytes.
 
     Raises
     ------
@@ -334,4 +334,4 @@ def text_of(name: Any) -> str:
         return name.decode("utf-8", "surrogateescape")
     if isinstance(name, str):
         return name
-    raise ArgumentError(f"{name!r} is no name")
+    raise ArgumentError(f"{name!r} is not a name")

@@ -1,4 +1,4 @@
-"""The places of other packages at which this reader of HDF5 is put in."""
+"""Integration of this HDF5 reader into other packages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from b2kit.errors import UnsupportedError
 
 __all__ = ["use_in_anndata", "use_in_h5netcdf"]
 
-# The version of pyfive whose interface h5netcdf is to expect.
+# The version of pyfive whose interface this package reports to h5netcdf.
 _LIKE = "1.3.0"
 
 
 def use_in_h5netcdf() -> None:
-    """Let h5netcdf, and with it xarray's engine ``"h5netcdf"``, read files by this package.
+    """Let h5netcdf, and with it xarray's engine ``"h5netcdf"``, read files with this package.
 
-    It takes the place of h5netcdf's backend ``"pyfive"``, for this process: ``h5netcdf.File(path, backend="pyfive")``,
+    It replaces h5netcdf's backend ``"pyfive"`` in this process: ``h5netcdf.File(path, backend="pyfive")``,
     ``xarray.open_dataset(path, engine="h5netcdf", driver_kwds={"backend": "pyfive"})``, or for all files that are opened for
     reading the environment variable ``H5NETCDF_READ_BACKEND=pyfive``. pyfive itself is not needed.
 
@@ -27,7 +27,7 @@ def use_in_h5netcdf() -> None:
     ImportError
         h5netcdf is not installed.
     UnsupportedError
-        It is older than 1.8 and has no backends.
+        h5netcdf is older than 1.8 and has no backends.
     """
     core: Any = importlib.import_module("h5netcdf.core")
     if not hasattr(core, "_open_pyfive"):
@@ -51,10 +51,10 @@ def use_in_h5netcdf() -> None:
 
 
 def use_in_anndata() -> None:
-    """Let anndata read files that this package has opened, for this process.
+    """Let anndata read files that this package has opened, in this process.
 
     ``anndata.io.read_elem(b2kit.h5py.File("x.h5ad"))`` then reads a whole file as ``anndata.read_h5ad("x.h5ad")`` does, which opens
-    files by h5py only. Single elements are read alike (``read_elem(file["obs"])``), and ``anndata.io.sparse_dataset(file["X"])``
+    files with h5py only. Single elements are read in the same way (``read_elem(file["obs"])``), and ``anndata.io.sparse_dataset(file["X"])``
     reads rows of a sparse matrix as they are needed.
 
     Raises
@@ -62,7 +62,7 @@ def use_in_anndata() -> None:
     ImportError
         anndata is not installed.
     UnsupportedError
-        It has no such list of readers.
+        anndata has no registry of readers.
     """
     registry: Any = importlib.import_module("anndata._io.specs.registry")
     theirs: Any = importlib.import_module("h5py")

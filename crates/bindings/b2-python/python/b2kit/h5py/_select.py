@@ -13,21 +13,21 @@ from b2kit.errors import DamagedError, SelectionError, UnsupportedError
 
 __all__ = ["Axis", "Box", "MultiBlockSlice", "Points", "Region", "parse_region", "select"]
 
-# Of a region of more parts than that nothing is read.
+# Maximum number of parts of a region that is read.
 _MOST = 1 << 24
 
 
 class MultiBlockSlice:
-    """A selection along one dimension of blocks in equal distances.
+    """A selection of equally spaced blocks along one dimension.
 
     Parameters
     ----------
     start
         The first item.
     stride
-        From the start of a block to that of the next.
+        Distance between the starts of consecutive blocks.
     count
-        How many blocks there are; None for as many as fit.
+        Number of blocks; None for as many as fit.
     block
         Items of a block.
     """
@@ -64,14 +64,14 @@ class MultiBlockSlice:
 
 
 class Box(NamedTuple):
-    """A selection of each dimension by itself: numbers, slices, and arrays of numbers."""
+    """A separate selection for each dimension: numbers, slices, and arrays of numbers."""
 
     axes: tuple[int | slice | np.ndarray[Any, Any], ...]
     shape: tuple[int, ...]
     """The shape of the result, to which numbers add no dimension."""
 
     def bounds(self) -> tuple[list[int], list[int]] | None:
-        """Return the first item and the lengths, if all that is selected is a box without gaps; otherwise None."""
+        """Return the first item and the lengths if the selection is a box without gaps; otherwise None."""
         start, lengths = [], []
         for axis in self.axes:
             if isinstance(axis, int):
@@ -175,7 +175,7 @@ def _axis(arg: Any, length: int) -> tuple[int | slice | np.ndarray[Any, Any], in
 
 @dataclass(frozen=True)
 class Axis:
-    """Blocks in equal distances along one dimension."""
+    """Equally spaced blocks along one dimension."""
 
     start: int
     stride: int
@@ -187,7 +187,7 @@ class Axis:
 
     @property
     def end(self) -> int:
-        """One after the last item."""
+        """The position after the last item."""
         return self.start + (self.count - 1) * self.stride + self.block if self.count and self.block else 0
 
     def numbers(self, positions: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -203,22 +203,22 @@ class Axis:
 
 
 class Region(NamedTuple):
-    """A part of a data set as HDF5 describes it."""
+    """A part of a data set, in HDF5's description."""
 
     kind: str
     """``"none"``, ``"all"``, ``"points"``, ``"regular"`` or ``"boxes"``."""
     points: np.ndarray[Any, Any] | None = None
     """The points, or the first and the last item of each box."""
     regular: tuple[tuple[int, int, int | None, int | None], ...] = ()
-    """Start, stride, count and block of each dimension; a count or a block of None has no end."""
+    """Start, stride, count and block of each dimension; a count or a block of None is unlimited."""
 
     def axes(self, shape: tuple[int, ...]) -> tuple[Axis, ...] | None:
-        """Return the selections along each dimension, if this is a product of them; otherwise None.
+        """Return the selections along each dimension, if the region is their product; otherwise None.
 
         Raises
         ------
         SelectionError
-            It is not in a data set of this shape.
+            The region is not inside a data set of this shape.
         """
         if self.kind == "all":
             return tuple(_block(0, length) for length in shape)
@@ -234,12 +234,12 @@ class Region(NamedTuple):
         return axes
 
     def all_points(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """Return all items of a region that is no product, in the order in which HDF5 reads them.
+        """Return all items of a region that is not a product, in the order in which HDF5 reads them.
 
         Raises
         ------
         SelectionError
-            It is not in a data set of this shape, or has very many items.
+            The region is not inside a data set of this shape, or has very many items.
         """
         if self.points is None or self.points.shape[-1] != len(shape):
             return np.empty((0, len(shape)), np.int64)
@@ -263,7 +263,7 @@ def _block(start: int, length: int) -> Axis:
 def _regular(axis: tuple[int, int, int | None, int | None], length: int) -> Axis:
     start, stride, count, block = axis
     if block is None:
-        # One block without an end.
+        # One unlimited block.
         return _block(start, length - start)
     stride = max(stride, block, 1)
     if count is None:
@@ -272,12 +272,12 @@ def _regular(axis: tuple[int, int, int | None, int | None], length: int) -> Axis
 
 
 def parse_region(data: bytes, at: int) -> tuple[Region, int]:
-    """Return the region that is described from a byte on, and where the description ends.
+    """Return the region described at a byte offset, and the end of the description.
 
     Raises
     ------
     DamagedError
-        The bytes are cut off or contradict themselves.
+        The bytes are truncated or inconsistent.
     """
     try:
         return _parse_region(data, at)

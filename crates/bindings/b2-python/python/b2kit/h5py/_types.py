@@ -1,4 +1,4 @@
-"""Types of HDF5: h5py's dtypes of them, and how stored items become items of these dtypes."""
+"""HDF5 types: their dtypes in h5py, and the conversion of stored items to these dtypes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _Dtype = np.dtype[Any]
-# The NumPy types that tags may name: numbers, times and texts, but no objects.
+# The NumPy types that tags may name: numbers, times and texts, but not objects.
 _TAG = re.compile(r"NUMPY:([<>|=]?(?:[biufcSUV]\d+|[mM]8(?:\[\d*[a-zA-Zμ]+\])?))\Z")
 
 
@@ -70,7 +70,7 @@ class Empty:
 
 
 class Reference:
-    """A reference to a group, a data set or a named type: ``group[reference]`` opens it. False if it leads to nothing."""
+    """A reference to a group, a data set or a named type: ``group[reference]`` opens it. False if it is null."""
 
     typecode = 0
 
@@ -140,9 +140,9 @@ def string_dtype(encoding: str = "utf-8", length: int | None = None) -> _Dtype:
     Raises
     ------
     ValueError
-        Another encoding.
+        The encoding is not supported.
     TypeError
-        The length is no integer.
+        The length is not an integer.
     """
     encoding = {"utf8": "utf-8"}.get(encoding, encoding)
     if encoding not in ("ascii", "utf-8"):
@@ -188,7 +188,7 @@ def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> _Dtype:
     Raises
     ------
     TypeError
-        ``basetype`` is no type of integers.
+        ``basetype`` is not an integer type.
     """
     dtype: _Dtype = np.dtype(basetype)
     if dtype.kind not in "iu":
@@ -240,9 +240,9 @@ def special_dtype(**kwds: Any) -> _Dtype:
     Raises
     ------
     TypeError
-        Not exactly one keyword, or one of another name.
+        Not exactly one keyword was given, or it has another name.
     ValueError
-        ``ref`` is no class of references.
+        ``ref`` is not a class of references.
     """
     if len(kwds) != 1:
         raise TypeError("Exactly one keyword may be provided")
@@ -263,7 +263,7 @@ def special_dtype(**kwds: Any) -> _Dtype:
 
 
 def check_string_dtype(dt: Any) -> string_info | None:
-    """Return encoding and length if a dtype is one of texts.
+    """Return encoding and length if a dtype is a text type.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def check_string_dtype(dt: Any) -> string_info | None:
     Returns
     -------
     string_info or None
-        Encoding and length in bytes; the length is None if it varies. None if it is no dtype of texts.
+        Encoding and length in bytes; the length is None if it varies. None if it is not a text type.
     """
     vlen = check_vlen_dtype(dt)
     if vlen is str:
@@ -286,7 +286,7 @@ def check_string_dtype(dt: Any) -> string_info | None:
 
 
 def check_vlen_dtype(dt: Any) -> Any:
-    """Return the type of the elements if a dtype is one of sequences or texts of variable length.
+    """Return the type of the elements if a dtype is that of sequences or texts of variable length.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ def check_opaque_dtype(dt: Any) -> bool:
 
 
 def check_ref_dtype(dt: Any) -> type[Reference] | None:
-    """Return the class of the references if a dtype is one of references.
+    """Return the class of the references if a dtype is a reference type.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ def check_complex_dtype(dt: Any) -> Literal["compound"] | None:
     Returns
     -------
     str or None
-        ``"compound"``, or None if the dtype does not say that.
+        ``"compound"``, or None if the dtype does not specify it.
     """
     return "compound" if _metadata(dt, "h5py_complex_compat") else None
 
@@ -383,7 +383,7 @@ def check_dtype(**kwds: Any) -> Any:
     Raises
     ------
     TypeError
-        Not exactly one keyword, or one of another name.
+        Not exactly one keyword was given, or it has another name.
     """
     if len(kwds) != 1:
         raise TypeError("Exactly one keyword may be provided")
@@ -394,7 +394,7 @@ def check_dtype(**kwds: Any) -> Any:
 
 
 class Heap(NamedTuple):
-    """Where items of variable length are: the objects of a file, the name of the data set for errors, and whether texts become
+    """The context of items of variable length: the objects of a file, the name of the data set for errors, and whether texts become
     ``str``."""
 
     objects: _b2kit.Hdf5Objects
@@ -419,7 +419,7 @@ class ItemType:
     def __init__(self, described: tuple[Any, ...], address_size: int = 8) -> None:
         self.described = described
         self.stored: _Dtype
-        """The dtype of items as they are stored. Nothing of it is an object."""
+        """The dtype of items as they are stored, without objects."""
         self.memory_size: int
         """Bytes of an item in HDF5's memory, which differ from those in the file if there are references to heaps."""
         self._dtype: _Dtype | None = None
@@ -527,7 +527,7 @@ class ItemType:
         (exponent_at, exponent_bits), (mantissa_at, mantissa_bits) = exponent, mantissa
         if size > 8 or norm == 1 or max(exponent_at + exponent_bits, mantissa_at + mantissa_bits, sign + 1) > 64:
             return
-        # The smallest float that has all of its numbers.
+        # The smallest float that represents all of its numbers.
         least, most = 1 - bias, (1 << exponent_bits) - 1 - bias
         fits = (
             dtype
@@ -640,7 +640,7 @@ class ItemType:
         if inner._dtype is None or inner._dtype.kind not in "iu":
             self._what = self._what or "an enumeration of other items than integers"
             return
-        # Enumerations lead to no heap.
+        # Enumerations do not refer to a heap.
         heap = Heap(None, "")  # type: ignore[arg-type]
         found = inner.items(b"".join(value for _, value in names), (len(names),), heap)
         values = {name: int(value) for (name, _), value in zip(names, found)}
@@ -685,7 +685,7 @@ class ItemType:
 
         def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
             parts = heap.objects.sequences(np.ascontiguousarray(items).tobytes(), size, heap.name)
-            # All elements are converted together: each conversion of references asks the file again.
+            # All elements are converted together, since each conversion of references reads the file.
             joined = inner.items(b"".join(parts), (sum(map(len, parts)) // size,), heap)
             found, at = [], 0
             for part in parts:

@@ -8,5 +8,5 @@ __all__ = ["is_scale"]
 
 
 def is_scale(dset: DatasetID) -> bool:
-    """Return whether a data set is a scale of dimensions."""
+    """Return whether a data set is a dimension scale."""
     return dset._dataset.is_scale

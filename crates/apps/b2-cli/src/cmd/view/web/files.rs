@@ -1,4 +1,4 @@
-//! The files that are served: those that were named, and nothing else.
+//! The files that are served: only those named on the command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use super::link::name_of;
 use crate::files::foreign::open_regular;
 use crate::files::urls;
 
-/// Endings of files that the page reads.
+/// Extensions of files that the page can read.
 const ENDINGS: &[&str] = &["b2nd", "b2frame", "b2f", "b2z", "b2e", "b2", "bl2"];
 /// The index of a sparse frame, a folder.
 const INDEX: &str = "chunks.b2frame";
-/// The most files of a folder that are listed, and how deep.
+/// Maximum number of listed files of a folder, and maximum depth.
 const MAX_FILES: usize = 10_000;
 const DEEPEST: usize = 16;
 
 /// A file that can be requested.
 #[derive(Debug)]
 struct ServedFile {
-    /// As it is shown.
+    /// The displayed name.
     name: String,
     path: PathBuf,
 }
@@ -38,15 +38,15 @@ pub(super) struct Files {
 }
 
 /// An open file.
-pub(super) struct Open {
+pub(super) struct OpenFile {
     pub(super) file: Arc<dyn ReadAt>,
     pub(super) len: u64,
-    /// Differs after the file was changed.
+    /// Changes when the file changes.
     pub(super) etag: String,
 }
 
 impl Files {
-    /// Finds what is at a path or URL.
+    /// Finds the files at a path or URL.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let one = |name: String| vec![ServedFile { name, path: path.to_owned() }];
         if urls::is_url(path) {
@@ -63,7 +63,7 @@ impl Files {
         let mut list = Vec::new();
         below(&folder, folder.path().to_owned(), "", 0, &mut list)?;
         if list.is_empty() {
-            bail!("{}: there are no files here that end in one of {}", path.display(), ENDINGS.join(", "));
+            bail!("{}: there are no files with one of the extensions {}", path.display(), ENDINGS.join(", "));
         }
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self { list, folder: Some(folder), remote: None })
@@ -78,7 +78,7 @@ impl Files {
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none; any error of opening it.
-    pub(super) fn open(&self, number: usize, name: &str) -> io::Result<Open> {
+    pub(super) fn open(&self, number: usize, name: &str) -> io::Result<OpenFile> {
         let served = self.list.get(number).ok_or(io::ErrorKind::NotFound)?;
         let mut path = served.path.clone();
         if is_chunk(name) {
@@ -89,7 +89,7 @@ impl Files {
         }
         if let Some(file) = &self.remote {
             let len = file.len()?;
-            return Ok(Open { file: file.clone(), len, etag: format!("\"{len:x}\"") });
+            return Ok(OpenFile { file: file.clone(), len, etag: format!("\"{len:x}\"") });
         }
         let file = match &self.folder {
             Some(folder) => folder.open(&path, Links::Refuse)?,
@@ -99,7 +99,7 @@ impl Files {
         let changed = std::fs::symlink_metadata(&path).and_then(|data| data.modified()).ok();
         let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let etag = format!("\"{len:x}-{:x}\"", changed.map_or(0, |time| time.as_nanos()));
-        Ok(Open { file, len, etag })
+        Ok(OpenFile { file, len, etag })
     }
 }
 

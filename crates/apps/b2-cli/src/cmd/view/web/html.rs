@@ -1,4 +1,4 @@
-//! One file with the page and the data inside.
+//! A single HTML file that contains the page and the data.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::print::figure::escaped;
 use crate::process::Usage;
 
-/// The largest file that is put inside, in bytes: browsers read all of it at once.
+/// Maximum size of the embedded file, in bytes: browsers load all of it.
 const MAX_FILE_LEN: u64 = 64 << 20;
 
-/// Writes the page with a file inside.
+/// Writes the page with an embedded file.
 pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
     let source = &shown.source.file;
     refuse_same(output, source)?;

@@ -1,4 +1,4 @@
-//! A server on the loopback, for one person: the page and a few files, of which it sends ranges.
+//! A server on the loopback interface, for one user: the page and a few files, with range requests.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -11,21 +11,21 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::files::{Files, Open};
+use super::files::{Files, OpenFile};
 use super::link::encoded;
 use super::page::Page;
 use crate::print::figure::escaped;
 
 /// Maximum length of the head of a request, in bytes.
 const HEAD: u64 = 16 << 10;
-/// Maximum number of connections. Browsers make six.
+/// Maximum number of connections. Browsers open six.
 const MAX_CONNECTIONS: usize = 64;
-/// Bytes that are read and sent at once.
+/// Bytes that are read and sent at a time.
 const SEND_LEN: usize = 1 << 20;
 /// Idle connections are closed after this time.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Headers of all responses: nothing is stored, sniffed, framed by other pages, or loaded from elsewhere.
+/// Headers of all responses: no caching, no sniffing, no framing by other pages, and nothing loaded from other hosts.
 const HEADERS: &str = "cache-control: no-store\r\n\
     x-content-type-options: nosniff\r\n\
     referrer-policy: no-referrer\r\n\
@@ -44,12 +44,12 @@ struct State {
     page: &'static Page,
     files: Files,
     port: u16,
-    /// The first part of all paths, which nobody can guess.
+    /// The first part of all paths, a secret.
     token: String,
     connections: Mutex<Vec<Connection>>,
 }
 
-/// An open connection. Those that wait for a request are in the order in which they began to.
+/// An open connection. Connections that wait for a request are ordered by the start of their wait.
 struct Connection {
     stream: Arc<TcpStream>,
     is_waiting: bool,
@@ -66,7 +66,7 @@ enum Body {
     Bytes(Vec<u8>),
     Static(&'static [u8]),
     /// Bytes of a file.
-    File(Open, Range<u64>),
+    File(OpenFile, Range<u64>),
 }
 
 impl Server {
@@ -74,7 +74,7 @@ impl Server {
         Self(Arc::new(State { page, files, port, token: token(), connections: Mutex::default() }))
     }
 
-    /// The address that shows the file, or the list of files. `more`: other parts of a link to a file.
+    /// The address of the page for the file, or of the list of files. `more`: further parameters of a link to a file.
     pub(super) fn address(&self, more: &str) -> String {
         let State { files, port, token, .. } = &*self.0;
         let mut names = files.names();
@@ -85,11 +85,11 @@ impl Server {
         format!("http://127.0.0.1:{port}/{token}/{start}")
     }
 
-    /// Answers requests until the process ends.
+    /// Serves requests until the process ends.
     pub(super) fn serve(&self, listener: &TcpListener) -> Result<()> {
         loop {
             let (stream, _) = match listener.accept() {
-                // The other side has gone already.
+                // The client has already disconnected.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -103,7 +103,7 @@ impl Server {
             let (server, stream) = (self.clone(), Arc::new(stream));
             let mut open = self.connections();
             if open.len() >= MAX_CONNECTIONS {
-                // The one that has waited longest makes room, so that connections without requests block nobody.
+                // Close the one that has waited longest, so that connections without requests do not block others.
                 let Some(k) = open.iter().position(|connection| connection.is_waiting) else { continue };
                 let _ = open.remove(k).stream.shutdown(Shutdown::Both);
             }
@@ -159,7 +159,7 @@ impl Server {
         let State { page, files, port, token, .. } = &*self.0;
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        // Another host in the request means that a page of somebody else has made this name lead here.
+        // A different host means that another site's name resolves to this server (DNS rebinding).
         let own = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}"));
         if !header(head, "host").is_some_and(|host| own.iter().any(|own| own == host)) {
             return plain("403 Forbidden");
@@ -241,9 +241,9 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The part of a file that is asked for.
-fn range(head: &str, open: Open) -> Answer {
-    let Open { len, ref etag, .. } = open;
+/// The requested range of a file.
+fn range(head: &str, open: OpenFile) -> Answer {
+    let OpenFile { len, ref etag, .. } = open;
     let headers =
         format!("content-type: application/octet-stream\r\naccept-ranges: bytes\r\netag: {etag}\r\n");
     let Some(asked) = header(head, "range") else {
@@ -290,7 +290,7 @@ fn send(mut stream: &TcpStream, answer: Answer, only_head: bool) -> io::Result<(
             while at < range.end {
                 let count = usize::try_from(range.end - at).unwrap_or(SEND_LEN).min(SEND_LEN);
                 let piece = &mut buffer[..count];
-                // A failure closes the connection, which the page notices.
+                // A failure closes the connection, which the page detects.
                 open.file.read_exact_at(at, piece)?;
                 stream.write_all(piece)?;
                 at += count as u64;
@@ -328,7 +328,7 @@ mod tests {
         Server::new(&PAGE, Files::find(path).unwrap(), 1234)
     }
 
-    /// The status and the body of an answer to a request for a path below the token.
+    /// The status and the body of the response to a request for a path below the token.
     fn ask(server: &Server, path: &str, more: &str) -> (&'static str, Vec<u8>) {
         ask_for(server, &format!("/{}{path}", server.0.token), &format!("host: 127.0.0.1:1234\r\n{more}"))
     }
@@ -429,7 +429,7 @@ mod tests {
         let page = String::from_utf8(page).unwrap();
         assert!(status == "200" && page.contains("inner/&lt;b&gt;.b2nd") && !page.contains("<b>"), "{page}");
         assert_eq!(ask(&server, "/files/1/x", ""), ("200", b"in".to_vec()));
-        // A file that is replaced by a link later.
+        // A file that is later replaced by a link.
         std::fs::remove_file(folder.path().join("a.b2z")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("secret.b2nd"), folder.path().join("a.b2z")).unwrap();
         let (status, body) = ask(&server, "/files/0/a.b2z", "");
@@ -461,7 +461,7 @@ mod tests {
                 && text.contains("connect-src 'self'"),
             "{text}"
         );
-        // Connections without a request do not keep others out.
+        // Connections without a request do not block others.
         let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         write!(stream, "{ask}connection: close\r\n\r\n").unwrap();

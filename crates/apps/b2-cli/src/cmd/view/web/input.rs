@@ -1,4 +1,4 @@
-//! Files that the page shows as they are, and those that become such a file first.
+//! Files that the page can show directly, and files that are converted first.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,21 @@ use tempfile::TempDir;
 
 use super::link::name_of;
 use crate::args::plugins;
+use b2_view::formats::FormatKind;
+
 use crate::files::foreign::{self, open_regular};
 use crate::files::{Foreign, urls};
-use crate::npy::{NpyHeader, RawSource};
+use crate::formats::npy::{NpyHeader, RawSource};
 
 /// A file for the page.
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// The folder of a file that was made for the page.
+    /// The temporary folder of a converted file.
     _made: Option<TempDir>,
 }
 
 impl Input {
-    /// Packs an `.npy` file. Any other file stays what it is, if the page reads it.
+    /// Packs an `.npy` file. Any other file is used unchanged if the page can read it.
     pub(super) fn of(path: &Path) -> Result<Self> {
         let own = || Self { path: path.to_owned(), _made: None };
         let named = || path.display().to_string();
@@ -29,9 +31,9 @@ impl Input {
             return Ok(own());
         }
         if path.is_dir() {
-            // Folders may hold anything; what is in them is listed by its name.
+            // Folders may hold anything; their files are selected by name.
             return match foreign::directory(path).filter(|found| !found.is_ours()) {
-                Some(Foreign { what, hint }) => {
+                Some(Foreign { what, hint, .. }) => {
                     bail!("{}: {what}, which the page does not show; {hint}", named())
                 }
                 None => Ok(own()),
@@ -53,8 +55,8 @@ impl Input {
         }
         let head = file.read_at(0..foreign::LOOK.min(len))?;
         let found = foreign::recognise_file(path, &head, len, |buf, at| file.read_exact_at(at, buf))?;
-        match found.filter(|found| !found.is_ours() && found.hint != foreign::STORE) {
-            Some(Foreign { what, hint }) => {
+        match found.filter(|found| !found.is_ours() && found.kind != FormatKind::Store) {
+            Some(Foreign { what, hint, .. }) => {
                 bail!("{}: {what}, which the page does not show; {hint}", named())
             }
             None => Ok(own()),
@@ -74,11 +76,12 @@ mod tests {
         let path = folder.path().join("a.npy");
         let dtype = b2kit::Dtype::parse("<i4").unwrap();
         let items: Vec<u8> = (0..12_i32).flat_map(i32::to_le_bytes).collect();
-        fs::write(&path, [crate::npy::header_bytes(&dtype, &[3, 4]).unwrap(), items].concat()).unwrap();
+        fs::write(&path, [crate::formats::npy::header_bytes(&dtype, &[3, 4]).unwrap(), items].concat())
+            .unwrap();
         let made = Input::of(&path).unwrap();
         let array = b2kit::NdArray::open(&made.path).unwrap();
         assert_eq!((array.shape(), array.all().read::<Vec<i32>>().unwrap()[11]), (&[3, 4][..], 11));
-        // A Blosc2 file stays what it is.
+        // A Blosc2 file is used unchanged.
         let packed = folder.path().join("x");
         fs::copy(&made.path, &packed).unwrap();
         assert_eq!(Input::of(&packed).unwrap().path, packed);

@@ -1,22 +1,6 @@
 //! NumPy's `.npz` files: zip archives of `.npy` files.
 //!
-//! Stored members are read in place after their checksum was compared, compressed ones from a temporary file.
-
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
+//! Stored members are read in place after their checksum was verified, compressed ones from a temporary file.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -36,12 +20,12 @@ use rawzip::{
 use crate::args::Global;
 use crate::files::foreign::open_regular;
 use crate::files::stdio::spooled;
-use crate::npy::{self, NpyHeader, RawSource};
+use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::process::signals;
 
-/// Members of an archive: more than anyone has.
+/// Maximum number of members, more than any real archive has.
 const MAX_MEMBERS: usize = 1 << 20;
-/// Bytes that hold the header of any array.
+/// Enough bytes for the header of any array.
 const HEADER: u64 = (1 << 20) + 12;
 
 /// An open `.npz` file.
@@ -64,7 +48,7 @@ pub(crate) struct Member {
     method: CompressionMethod,
     found: ZipArchiveEntryWayfinder,
     stored: u64,
-    /// Why it is not read.
+    /// The reason why it is not read.
     refused: Option<&'static str>,
 }
 
@@ -106,7 +90,7 @@ impl Npz {
                 _ => Some("compressed with a method that NumPy does not write"),
             };
             let name = name.strip_suffix(".npy").unwrap_or(&name).to_owned();
-            // Of several members of one name the last one counts, as in Python.
+            // The last of several members with the same name counts, as in Python.
             members.retain(|member| member.name != name);
             let (found, stored) = (entry.wayfinder(), entry.compressed_size_hint());
             members.push(Member { name, method, found, stored, refused });
@@ -222,6 +206,9 @@ impl ReaderAt for Reader {
     }
 }
 
+/// Bytes that are compressed between two looks at signals.
+const PART_LEN: usize = 1 << 20;
+
 /// Writes an `.npz` file.
 pub(crate) struct NpzWriter<W: Write> {
     zip: ZipArchiveWriter<W>,
@@ -234,7 +221,7 @@ impl<W: Write> NpzWriter<W> {
         Self { zip: ZipArchiveWriter::new(writer), level }
     }
 
-    /// Adds an array. `each` is called after each piece, with its bytes.
+    /// Adds an array. `each` is called after each part of a piece, with its bytes.
     ///
     /// # Errors
     /// Fails if an `.npy` file cannot hold it, if it cannot be read, or the archive not be written, or as `each` does.
@@ -263,8 +250,10 @@ impl<W: Write> NpzWriter<W> {
                 writer.write_all(&header)?;
                 for piece in pieces {
                     let piece = piece?;
-                    writer.write_all(&piece)?;
-                    each(piece.len() as u64)?;
+                    for part in piece.chunks(PART_LEN) {
+                        writer.write_all(part)?;
+                        each(part.len() as u64)?;
+                    }
                 }
                 writer.finish()?.1
             }
@@ -274,8 +263,10 @@ impl<W: Write> NpzWriter<W> {
                 writer.write_all(&header)?;
                 for piece in pieces {
                     let piece = piece?;
-                    writer.write_all(&piece)?;
-                    each(piece.len() as u64)?;
+                    for part in piece.chunks(PART_LEN) {
+                        writer.write_all(part)?;
+                        each(part.len() as u64)?;
+                    }
                 }
                 let (encoder, end) = writer.finish()?;
                 encoder.finish()?;

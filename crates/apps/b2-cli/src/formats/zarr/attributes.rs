@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> serde_json::Result<Json> {
     })
 }
 
-/// Replaces numbers that JSON does not have by `{"$float": "NaN"}` and the like.
+/// Replaces numbers that JSON does not support by `{"$float": "NaN"}` and similar.
 fn without_names(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(next) = rest.chars().next() {
@@ -38,7 +38,7 @@ fn without_names(text: &str) -> String {
     out
 }
 
-/// Where the text ends that is in quotes at the start.
+/// The end of the quoted text at the start.
 fn end_of_text(text: &str) -> usize {
     let mut escaped = false;
     for (at, next) in text.char_indices().skip(1) {
@@ -78,13 +78,13 @@ pub(super) fn values(json: Option<&Json>) -> Vec<(String, Value)> {
     all.iter().map(|(name, inner)| (name.clone(), value(inner))).collect()
 }
 
-/// The value that marks missing items: xarray encodes floats in attributes of version 3.
+/// Decodes the value that marks missing items: xarray encodes floats in attributes of version 3.
 pub(super) fn decoded_missing(value: &Value) -> Option<Value> {
     let bytes = BASE64.decode(value.as_str()?.as_bytes()).ok()?;
     Some(Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)))
 }
 
-/// Same, for an array that is written.
+/// Encodes this value for an array that is written.
 pub(super) fn encoded_missing(value: &Value) -> Option<Json> {
     let x = match value {
         Value::F64(x) => *x,

@@ -1,4 +1,4 @@
-//! From the bytes of a chunk to its items: the codecs of an array, in order.
+//! Decodes the bytes of a chunk to its items with the codecs of an array.
 
 use std::io::Read;
 use std::sync::{Arc, LazyLock};
@@ -16,11 +16,11 @@ use super::data_type::named;
 use super::filters::Filter;
 use super::product;
 
-/// Codecs of an array: more than anyone has.
+/// Maximum number of codecs, more than any real array has.
 const MAX_CODECS: usize = 32;
-/// Shards in shards: more than anyone has.
+/// Maximum nesting of shards, more than any real array has.
 const MAX_SHARD_DEPTH: usize = 4;
-/// By how much a compression may have made its input longer, besides an eighth of it.
+/// Maximum growth of incompressible input in bytes, in addition to an eighth of its size.
 const ROOM: u64 = 4096;
 
 /// The codecs of an array, in the order in which they were applied.
@@ -32,7 +32,7 @@ pub(super) enum Step {
     /// Dimension n of the result is this one of the input.
     Transpose(Vec<usize>),
     Filter(Filter),
-    /// Items become bytes, as they are in memory.
+    /// Items become bytes, as in memory.
     Bytes,
     Sharding(Arc<Sharding>),
     Compress(Compression),
@@ -52,7 +52,7 @@ pub(super) enum Compression {
     Blosc,
 }
 
-/// Chunks in a chunk, with an index.
+/// A shard: inner chunks with an index.
 #[derive(Clone, Debug)]
 pub(super) struct Sharding {
     pub(super) shape: Vec<u64>,
@@ -66,7 +66,7 @@ pub(super) struct Sharding {
 struct State {
     shape: Vec<u64>,
     itemsize: usize,
-    /// Bytes; `None` if their number is only known after decoding.
+    /// Bytes; `None` if their number is known only after decoding.
     len: Option<u64>,
 }
 
@@ -76,14 +76,14 @@ impl State {
         Self { shape: shape.to_vec(), itemsize, len }
     }
 
-    /// The most bytes that there may be.
+    /// Maximum number of bytes.
     fn most(&self) -> u64 {
         let items = product(&self.shape).saturating_mul(self.itemsize as u64);
         self.len.unwrap_or_else(|| items.saturating_add(items / 8).saturating_add(ROOM))
     }
 }
 
-/// Version 3: whether numbers are big-endian, as the codec `bytes` says, also in shards.
+/// Version 3: whether the codec `bytes` makes numbers big-endian, including in shards.
 pub(super) fn is_big_endian(codecs: &[Json]) -> bool {
     codecs.iter().any(|codec| match named(codec) {
         Ok(("bytes", parameters)) => parameters.get("endian").and_then(Json::as_str) == Some("big"),
@@ -196,7 +196,7 @@ impl Chain {
         Ok(states)
     }
 
-    /// Bytes of an encoded chunk, if they are always as many.
+    /// Size of an encoded chunk in bytes, if it is always the same.
     fn encoded_len(&self, shape: &[u64], itemsize: usize) -> Result<Option<u64>> {
         Ok(self.states(shape, itemsize)?.last().and_then(|state| state.len))
     }
@@ -316,7 +316,7 @@ fn permutation(order: &Json, ndim: usize) -> Result<Vec<usize>> {
 /// Undoes a transposition. `shape` is that of the result.
 fn transposed(src: &[u8], shape: &[u64], order: &[usize], itemsize: usize) -> Result<Vec<u8>> {
     let mut dst = memory::zeroed(src.len())?;
-    // Distances in the source between neighbours along each of its dimensions, then of those of the result.
+    // Strides of the source along each of its dimensions, then in the order of the dimensions of the result.
     let mut strides = vec![0_usize; shape.len()];
     let mut stride = itemsize;
     for &dim in order.iter().rev() {
@@ -344,7 +344,7 @@ fn transposed(src: &[u8], shape: &[u64], order: &[usize], itemsize: usize) -> Re
 }
 
 impl Compression {
-    /// Decodes at most `most` bytes, or exactly as many.
+    /// Decodes up to `most` bytes, or exactly this many.
     fn decode(self, src: &[u8], most: usize, exact: bool, limits: &Limits) -> Result<Vec<u8>> {
         let (src, len) = match self {
             Self::Lz4 => {
@@ -383,7 +383,7 @@ fn stream(id: CodecId, src: &[u8], dst: &mut [u8]) -> Result<usize> {
     let mut decoder = codec.decoder(&CodecContext::new(0))?;
     match decoder.decode(src, dst) {
         Ok(()) => Ok(dst.len()),
-        // Now the length is known. A second time, since the first one may have stopped in front of the checksum.
+        // Decode again with the known length, since the first call may have stopped before the checksum.
         Err(CodecError::WrongLength { got, .. }) if got < dst.len() => {
             decoder.decode(src, dst.get_mut(..got).unwrap_or_default())?;
             Ok(got)
@@ -407,7 +407,7 @@ fn gunzip(src: &[u8], dst: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Where the chunks of a shard are in it; `None` of those that are missing.
+/// The extents of the chunks in a shard; `None` for missing ones.
 #[derive(Clone, Debug)]
 pub(super) struct Index(Vec<Option<(u64, u64)>>);
 
@@ -531,6 +531,7 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use b2_testkit::hostile;
     use serde_json::json;
 
     use super::*;
@@ -581,7 +582,7 @@ mod tests {
         }
     }
 
-    /// Whatever the bytes are, there is an error or there are as many items as there should be.
+    /// Any bytes give either an error or the expected number of items.
     #[test]
     fn damaged_chunks_are_errors() {
         let shard = json!([{"name": "sharding_indexed", "configuration": {
@@ -616,10 +617,7 @@ mod tests {
             }
             for _ in 0..300 {
                 let mut damaged = stored.clone();
-                for _ in 0..1 + rng.below(3) {
-                    let at = rng.below(damaged.len());
-                    damaged[at] = rng.below(256) as u8;
-                }
+                (0..1 + rng.below(3)).for_each(|_| hostile::overwrite(&mut damaged, 4, &mut rng));
                 damaged.truncate(1 + rng.below(damaged.len()));
                 if let Ok(items) = decode(&damaged) {
                     assert_eq!(items.len(), 32, "{codecs}");

@@ -1,8 +1,24 @@
 //! NumPy's `.npy` files: reading them, and boxes of items.
 
 pub(crate) mod header;
-pub(crate) mod source;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        reason = "boxes are compared with the shape"
+    )
+)]
+mod source;
 mod start;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        reason = "boxes are compared with the shape"
+    )
+)]
 mod transpose;
 
 pub(crate) use b2_view::labels::shown_dtype;
@@ -15,11 +31,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Whether the file at `path` has the signature of an `.npy` file. False if there is no such file, or if nobody may read
-/// it: opening it says so.
+/// Whether the file at `path` has the signature of an `.npy` file. False if there is no such file, or if access is denied,
+/// which opening it reports.
 ///
 /// # Errors
-/// Fails if the file cannot be read now, so that nobody takes it for something else.
+/// Fails if the file cannot be read now, so that it is not mistaken for another format.
 pub(crate) fn is_npy(path: &Path) -> io::Result<bool> {
     let look = || -> io::Result<bool> {
         // Reading from a pipe would consume its data.

@@ -1,23 +1,6 @@
 //! NIfTI files, 1 and 2, as `.nii` and `.nii.gz`: one image, whose first dimension varies fastest.
 //!
-//! The crate `nifti` reads only version 1 and whole images into memory; the header is one table, so it is read here.
-
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::arithmetic_side_effects,
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
+//! The crate `nifti` reads only version 1, and whole images into memory. The header is one table, so it is parsed here.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -32,12 +15,12 @@ use flate2::bufread::MultiGzDecoder;
 use crate::args::Global;
 use crate::files::foreign::{self, open_regular};
 use crate::files::{stdio::spooled, urls};
-use crate::npy::RawSource;
+use crate::formats::npy::RawSource;
 use crate::process::signals;
 
 /// Length of the header of version 2, the longer one, and of the four bytes after it.
 const MAX_HEADER_LEN: usize = 544;
-/// The names of the dimensions in the definition of NIfTI.
+/// The names of the dimensions in the NIfTI specification.
 const DIMENSIONS: [&str; 7] = ["x", "y", "z", "t", "u", "v", "w"];
 
 /// An image in a file.
@@ -56,7 +39,7 @@ impl NiftiImage {
     /// Opens a file or URL.
     ///
     /// # Errors
-    /// Fails if it is not NIfTI, is damaged, or has items that NumPy has not.
+    /// Fails if it is not NIfTI, is damaged, or has items of a type that NumPy does not have.
     pub(crate) fn open(path: &Path, global: Global) -> Result<Self> {
         let file = open_regular(path)?;
         let stored = file.len()?;
@@ -99,7 +82,7 @@ impl NiftiImage {
         &self.attrs
     }
 
-    /// What of the file is not converted.
+    /// The parts of the file that are not converted.
     pub(crate) fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -115,7 +98,7 @@ impl NiftiImage {
 
 const GZIP: [u8; 3] = *b"\x1f\x8b\x08";
 
-/// Whether a file is NIfTI, by its content; not if it cannot be read.
+/// Whether a file is NIfTI, by its content; false if it cannot be read.
 pub(crate) fn is_nifti(path: &Path) -> bool {
     let is_file = urls::is_url(path) || path.is_file();
     let start = || {
@@ -287,7 +270,7 @@ impl<'a> Fields<'a> {
         if self.version == 1 { 348 } else { 540 }
     }
 
-    /// Where the items start if nothing but the four bytes after the header is before them.
+    /// Where the items start if only the four bytes after the header precede them.
     fn min_offset(&self) -> u64 {
         if self.version == 1 { 352 } else { 544 }
     }
@@ -309,7 +292,7 @@ impl<'a> Fields<'a> {
         self.int_at(field, 0)
     }
 
-    /// The `n`th of several integers. Those of one byte have no sign.
+    /// The `n`th of several integers. Integers of one byte are unsigned.
     fn int_at(&self, field: Field, n: usize) -> i64 {
         match *self.bytes(field, n) {
             [byte] => byte.into(),
@@ -343,7 +326,7 @@ impl<'a> Fields<'a> {
         std::array::from_fn(|n| self.float_at(field, first.saturating_add(n)))
     }
 
-    /// A text up to its first zero byte, or these bytes if they are not UTF-8.
+    /// A text up to its first zero byte, or the bytes if they are not UTF-8.
     fn text(&self, field: Field) -> Value {
         let bytes = self.bytes(field, 0).split(|byte| *byte == 0).next().unwrap_or_default();
         match std::str::from_utf8(bytes) {
@@ -427,7 +410,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The rotation of a unit quaternion, of which the first number follows from the others.
+/// The rotation of a unit quaternion, whose first number follows from the others.
 fn rotation([b, c, d]: [f64; 3]) -> [[f64; 3]; 3] {
     let rest = 1.0 - (b * b + c * c + d * d);
     let (a, b, c, d) = if rest < 1e-7 {
@@ -447,7 +430,7 @@ fn list(numbers: &[f64]) -> Value {
     Value::Array(numbers.iter().map(|&number| number.into()).collect())
 }
 
-/// The affine, what the items stand for, and all other fields under `nifti`.
+/// The affine, the scale of the items, and all other fields under `nifti`.
 fn attributes(fields: &Fields<'_>, shape: &[u64]) -> Vec<(String, Value)> {
     let mut attrs: Vec<(String, Value)> = Vec::new();
     let mut add = |name: &str, value: Value| attrs.push((name.to_owned(), value));

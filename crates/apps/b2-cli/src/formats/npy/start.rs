@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use super::source::ByteSource;
 use b2_view::npy::MAGIC;
 
 use super::header::{self, NpyHeader};
+use crate::files::ByteSource;
 
 /// Number of bytes that are enough for any header.
 const ENOUGH: u64 = (1 << 20) + 12;

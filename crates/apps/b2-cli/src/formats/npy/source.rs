@@ -8,34 +8,12 @@ use b2kit::nd::{Region, SharedRegions};
 
 use super::header::nbytes;
 use super::transpose::reverse_axes;
+use crate::files::ByteSource;
 
-/// Runs with smaller gaps between them are read together, since that costs less than another call.
+/// Runs with gaps of up to this many bytes are read together, since that costs less than another call.
 const MAX_GAP: u64 = 16 << 10;
 /// Maximum number of bytes to read together.
 const MAX_SPAN: u64 = 4 << 20;
-
-/// Bytes that can be read at any position, by several threads at once.
-pub(crate) trait ByteSource {
-    /// Fills `buf` with the bytes from `offset` on.
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
-}
-
-impl ByteSource for std::fs::File {
-    #[cfg(unix)]
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
-    }
-
-    #[cfg(not(unix))]
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        use std::io::{Read, Seek, SeekFrom};
-        // On this platform a file has one cursor, which all threads share.
-        static CURSOR: Mutex<()> = Mutex::new(());
-        let _cursor = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
-        (&*self).seek(SeekFrom::Start(offset))?;
-        (&*self).read_exact(buf)
-    }
-}
 
 /// An array in a [`ByteSource`], read box by box.
 pub(crate) struct RawSource<S> {
@@ -213,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes in memory that count how they are read.
+    /// Bytes in memory that count reads.
     struct Memory {
         bytes: Vec<u8>,
         reads: Cell<usize>,

@@ -50,7 +50,7 @@ impl Compressor {
     }
 }
 
-/// Blosc takes items of other sizes as bytes.
+/// Blosc treats items of other sizes as bytes.
 fn typesize(itemsize: usize) -> usize {
     if itemsize <= 255 { itemsize } else { 1 }
 }

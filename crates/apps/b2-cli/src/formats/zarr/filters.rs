@@ -7,7 +7,7 @@ use b2kit::nd::DtypeKind;
 use half::f16;
 use serde_json::{Map, Value as Json};
 
-/// A filter of numbers, which is undone item by item.
+/// A filter for numbers, undone item by item.
 #[derive(Clone, Debug)]
 pub(super) enum Filter {
     /// Each item is the difference to the one before it.

@@ -1,24 +1,8 @@
 //! Zarr, versions 2 and 3: reads arrays and groups in a directory or at a URL, and writes version 3.
 //!
-//! Chunks are decoded whole, those of shards one by one. Stores are untrusted: metadata and chunks are
+//! Chunks are decoded completely, those of shards individually. Stores are untrusted: metadata and chunks are
 //! checked before their numbers are used, and links in a directory are not followed.
-//! It deals with the format only, not with options or with what is made of the arrays.
-
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
+//! This layer handles only the format, not options or the use of the arrays.
 
 mod array;
 mod attributes;

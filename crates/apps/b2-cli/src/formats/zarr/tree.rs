@@ -1,4 +1,4 @@
-//! Groups: what is in a directory, or at a URL.
+//! Groups: the contents of a directory or URL.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use super::array::ZarrArray;
 use super::attributes;
 use super::metadata::Metadata;
 
-/// Groups in groups: deeper than anyone has them.
+/// Maximum nesting of groups, more than any real store has.
 const MAX_DEPTH: usize = 64;
-/// Groups and arrays: more than anyone has.
+/// Maximum number of groups and arrays, more than any real store has.
 const MAX_NODES: usize = 1 << 20;
 
 /// A group or an array, in a directory or at a URL.
@@ -57,12 +57,12 @@ impl Zarr {
         Ok(Self { files: inside.clone(), inside: Some(inside), root, limits: limits.clone() })
     }
 
-    /// Opens what is at a URL.
+    /// Opens a group or array at a URL.
     pub(crate) fn at_url(url: &Path, files: Arc<dyn ReadFiles>, limits: &Limits) -> Self {
         Self { files, inside: None, root: url.to_owned(), limits: limits.clone() }
     }
 
-    /// Whether there is a group or an array.
+    /// Whether this is a group or an array.
     pub(crate) fn exists(&self) -> Result<bool> {
         Ok(self.stored(&self.root)?.is_some() || self.read(&self.root.join(".zmetadata"))?.is_some())
     }
@@ -89,7 +89,7 @@ impl Zarr {
         Ok(nodes)
     }
 
-    /// Adds what is in a directory.
+    /// Adds the contents of a directory.
     fn walk(&self, dir: &Path, path: &str, depth: usize, nodes: &mut Vec<Node>) -> Result<()> {
         let Some(stored) = self.stored(dir).transpose() else { return Ok(()) };
         let node = self.node(dir, path.to_owned(), stored);
@@ -108,7 +108,7 @@ impl Zarr {
         Ok(())
     }
 
-    /// Adds what consolidated metadata list.
+    /// Adds the nodes listed in consolidated metadata.
     fn of_url(&self, dir: &Path, path: &str, nodes: &mut Vec<Node>) -> Result<()> {
         let stored = match self.stored(dir)? {
             Some(stored) => stored,
@@ -134,7 +134,7 @@ impl Zarr {
         listed.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (name, stored) in listed {
             if name.is_empty() {
-                // That of the group itself.
+                // The entry of the group itself.
                 if let Some(node) = nodes.last_mut() {
                     *node = self.node(dir, path.to_owned(), Ok(stored));
                 }
@@ -201,7 +201,7 @@ impl Zarr {
     }
 }
 
-/// What `.zmetadata` lists, by path.
+/// The entries of `.zmetadata`, by path.
 fn of_version_2(json: &Json) -> Option<Vec<(String, NodeMetadata)>> {
     let files = json.get("metadata")?.as_object()?;
     let path = |file: &str, name: &str| match file.strip_suffix(name)? {

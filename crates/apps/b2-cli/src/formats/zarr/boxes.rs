@@ -28,7 +28,7 @@ pub(super) fn coordinates(n: u64, counts: &[u64]) -> Vec<u64> {
     coords
 }
 
-/// Copies what two boxes share.
+/// Copies the intersection of two boxes.
 pub(super) fn copy_shared(
     from: Region<'_>,
     src: &[u8],
@@ -43,7 +43,7 @@ pub(super) fn copy_shared(
     })
 }
 
-/// Fills with one item what two boxes share.
+/// Fills the intersection of two boxes with one item.
 pub(super) fn fill_shared(from: Region<'_>, to: Region<'_>, item: &[u8], dst: &mut [u8]) -> Result<()> {
     rows(from, to, item.len(), |_, to, len| {
         let row = dst.get_mut(to..to.checked_add(len)?)?;
@@ -52,7 +52,7 @@ pub(super) fn fill_shared(from: Region<'_>, to: Region<'_>, item: &[u8], dst: &m
     })
 }
 
-/// Calls `each` for the rows that two boxes share, with their places in both, and their length, in bytes.
+/// Calls `each` for the rows of the intersection of two boxes, with their offsets in both and their length, in bytes.
 fn rows(
     from: Region<'_>,
     to: Region<'_>,

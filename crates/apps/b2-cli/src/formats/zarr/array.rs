@@ -16,7 +16,7 @@ use super::codecs::{Index, Sharding, Step};
 use super::metadata::Metadata;
 use super::product;
 
-/// Entries of indexes of shards to keep.
+/// Maximum number of cached entries of shard indexes.
 const MAX_CACHED_ENTRIES: usize = 1 << 20;
 
 /// An array of Zarr.
@@ -24,20 +24,20 @@ pub(crate) struct ZarrArray {
     files: Arc<dyn ReadFiles>,
     dir: PathBuf,
     metadata: Metadata,
-    /// The shape of the chunks that are decoded one by one: in shards those inside.
+    /// The shape of the chunks that are decoded individually: in shards, the inner chunks.
     chunks: Vec<u64>,
     chunkshape: Option<Vec<u32>>,
     limits: Limits,
-    /// Indexes of shards that were read last.
+    /// Recently read shard indexes.
     indexes: Mutex<VecDeque<(Vec<u64>, Arc<Index>)>>,
     filled: FillCounter,
 }
 
-/// Counts bytes that no chunk holds: a few bytes of metadata may ask for any number of them.
+/// Counts bytes of missing chunks: a few bytes of metadata may declare any number of them.
 #[derive(Default)]
 struct FillCounter {
     nbytes: AtomicU64,
-    /// One more than the highest number of a chunk that was counted. No chunk is counted twice.
+    /// One more than the highest number of a counted chunk, so that no chunk is counted twice.
     next: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl ZarrArray {
         &self.metadata.dtype
     }
 
-    /// The shape of the chunks, unless they are longer than chunks can be.
+    /// The shape of the chunks; `None` if it exceeds the limits of Blosc2 chunks.
     pub(crate) fn chunkshape(&self) -> Option<&[u32]> {
         self.chunkshape.as_deref()
     }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::codecs::{Chain, is_big_endian, lengths};
 use super::{attributes, data_type, product};
 
-/// The attribute with the names of the dimensions, as xarray has it in version 2.
+/// The attribute with the names of the dimensions, as xarray writes it in version 2.
 pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 /// The attribute with the value of missing items.
 pub(super) const MISSING: &str = "_FillValue";
@@ -26,7 +26,7 @@ pub(super) struct Metadata {
     pub(super) attributes: Vec<(String, Value)>,
 }
 
-/// How the names of chunks are made.
+/// The scheme for the names of chunks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Keys {
     prefix: &'static str,
@@ -62,7 +62,7 @@ impl Metadata {
             Some(other) => bail!("dimension_separator {other} is not known"),
         };
         let mut attributes = attributes::values(attrs);
-        // To xarray, in what it wrote, this is the value of missing items.
+        // xarray interprets this in its own files as the value of missing items.
         let has = |name: &str| attributes.iter().any(|(own, _)| own == name);
         if has(DIMENSIONS) && !has(MISSING) {
             match (field("fill_value"), data_type::named_float(field("fill_value"))) {

@@ -1,4 +1,4 @@
-//! Data types and fill values of Zarr, and the dtypes of NumPy that they are.
+//! Data types and fill values of Zarr, and the corresponding NumPy dtypes.
 
 use anyhow::{Context, Result, bail, ensure};
 use b2_view::npy::descr;
@@ -110,7 +110,7 @@ pub(super) fn of_version_3(json: &Json, big_endian: bool) -> Result<Dtype> {
     Ok(Dtype::parse(&text)?)
 }
 
-/// Something with a name, and perhaps a configuration: `"x"`, or `{"name": "x", "configuration": {}}`.
+/// A name with an optional configuration: `"x"`, or `{"name": "x", "configuration": {}}`.
 pub(super) fn named(json: &Json) -> Result<(&str, &Map<String, Json>)> {
     static NONE: std::sync::LazyLock<Map<String, Json>> = std::sync::LazyLock::new(Map::new);
     let name = json.as_str().or_else(|| json.get("name")?.as_str());
@@ -177,7 +177,7 @@ pub(super) fn to_version_3(dtype: &Dtype) -> Result<(Json, Json, bool)> {
     })
 }
 
-/// Whether the items are stored in a byte order.
+/// Whether the items have a byte order.
 pub(super) fn has_order(dtype: &Dtype) -> bool {
     match dtype.kind() {
         DtypeKind::Simple { code: 'b' | 'S' | 'V', .. } => false,
@@ -188,7 +188,7 @@ pub(super) fn has_order(dtype: &Dtype) -> bool {
     }
 }
 
-/// The bytes of the item of a fill value: without one, zeros, and NaT for times.
+/// The fill value as the bytes of an item; without one, zeros, or NaT for times.
 pub(super) fn fill(json: &Json, dtype: &Dtype) -> Result<Vec<u8>> {
     let size = dtype.itemsize();
     let wrong = || format!("fill_value {json} does not fit {dtype}");
@@ -218,7 +218,7 @@ pub(super) fn fill(json: &Json, dtype: &Dtype) -> Result<Vec<u8>> {
         },
         DtypeKind::Simple { code, big_endian } => match (code, json) {
             ('S' | 'V', Json::String(text)) => of_bytes(text),
-            // Raw bits of version 3 are a list of bytes.
+            // The fill value of raw bits in version 3 is a list of bytes.
             ('S' | 'V', Json::Array(bytes)) => {
                 let bytes = bytes.iter().map(|byte| u8::try_from(byte.as_u64()?).ok());
                 let bytes = bytes.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == size);
@@ -278,7 +278,7 @@ fn number(code: char, size: usize, json: &Json) -> Option<Vec<u8>> {
             (n >= 0 && n < most).then(|| n.to_le_bytes().get(..size).map(<[u8]>::to_vec))??
         }
         'M' | 'm' => match json.as_str() {
-            // Also without a fill value, as zarr-python reads it.
+            // NaT even without a fill value, as in zarr-python.
             Some("NaT") => i64::MIN.to_le_bytes().to_vec(),
             None if json.is_null() => i64::MIN.to_le_bytes().to_vec(),
             _ => int(json).and_then(signed)?,
@@ -293,7 +293,7 @@ fn number(code: char, size: usize, json: &Json) -> Option<Vec<u8>> {
     })
 }
 
-/// The float that JSON has only a name for.
+/// The float with this name in JSON.
 pub(super) fn named_float(json: &Json) -> Option<f64> {
     match json.as_str().or_else(|| json.get("$float")?.as_str())? {
         "NaN" => Some(f64::NAN),

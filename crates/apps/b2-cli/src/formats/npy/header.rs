@@ -7,22 +7,6 @@
 //! The text is a Python dict with the keys `descr`, `fortran_order` and `shape`: Latin-1 in versions 1 and 2, UTF-8 in
 //! version 3. The length is little-endian. The items start at a multiple of 64.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
-
 use std::io::{self, Read};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
