@@ -8,7 +8,7 @@ use std::sync::Arc;
 use b2_core::{OutOfMemory, memory};
 
 use crate::Geometry;
-use crate::model::geometry::{MAX_DIM, coords, for_each_position, product, strides};
+use crate::model::geometry::{MAX_DIM, coords, for_each_position, product};
 use crate::select::copy::StridedCopy;
 use crate::select::resolved::{AxisSelection, PositionRun};
 
@@ -281,16 +281,59 @@ impl CopyPlan for BoxCopyPlan {
         for (at, &len) in at[..nd].iter_mut().zip(in_chunk).rev() {
             (*at, rest) = (rest % u64::from(len), rest / u64::from(len));
         }
-        let mut runs: Vec<Vec<PositionRun>> = Vec::with_capacity(nd);
-        let mut origin = [0; MAX_DIM];
-        for (dim, of_part) in part.dims.iter().enumerate() {
+        let mut region = RunsRegion::new(self);
+        let (mut ranks, mut origin, mut strides) = ([const { 0..0 }; MAX_DIM], [0; MAX_DIM], [0; MAX_DIM]);
+        let (mut stride, mut is_box) = (self.geometry.itemsize(), true);
+        for dim in (0..nd).rev() {
             // Callers pass only members of `nblocks`, so the block is always found.
-            let Some(ranks) = of_part.ranks(at[dim]) else { return };
-            runs.push(self.along[dim].runs(ranks));
-            origin[dim] = of_part.start + at[dim] * u64::from(blockshape[dim]);
+            let Some(found) = part.dims[dim].ranks(at[dim]) else { return };
+            origin[dim] = part.dims[dim].start + at[dim] * u64::from(blockshape[dim]);
+            strides[dim] = stride as isize;
+            stride = stride.wrapping_mul(blockshape[dim] as usize);
+            match self.along[dim].only_run(&found) {
+                Some(run) => region.add(dim, run, origin[dim], strides[dim], self.buffer_strides[dim]),
+                None => is_box = false,
+            }
+            ranks[dim] = found;
         }
-        let block_strides = strides(blockshape.iter().map(|&b| b as usize), self.geometry.itemsize());
-        self.visit_runs(&runs, &origin[..nd], &block_strides, each);
+        if is_box {
+            // The usual case, for each block: without allocations.
+            return each(region.get(nd, self.item.len()));
+        }
+        let runs: Vec<_> = self.along.iter().zip(ranks).map(|(along, ranks)| along.runs(ranks)).collect();
+        self.visit_runs(&runs, &origin[..nd], &strides[..nd], each);
+    }
+}
+
+/// The items of one run along each dimension.
+struct RunsRegion {
+    counts: [usize; MAX_DIM],
+    from: isize,
+    from_strides: [isize; MAX_DIM],
+    to: isize,
+    to_strides: [isize; MAX_DIM],
+}
+
+impl RunsRegion {
+    fn new(plan: &BoxCopyPlan) -> Self {
+        let (from, to) = (plan.item.start as isize, plan.buffer_offset as isize);
+        Self { counts: [0; MAX_DIM], from, from_strides: [0; MAX_DIM], to, to_strides: [0; MAX_DIM] }
+    }
+
+    /// Adds the run along a dimension, of a block that starts at position `origin`.
+    fn add(&mut self, dim: usize, run: PositionRun, origin: u64, block_stride: isize, buffer_stride: isize) {
+        self.counts[dim] = run.count as usize;
+        self.from += (run.position - origin) as isize * block_stride;
+        self.to += run.place as isize * buffer_stride;
+        // The step of a single item is meaningless and may be huge.
+        let (step, place_step) = if run.count > 1 { (run.step, run.place_step) } else { (1, 1) };
+        self.from_strides[dim] = block_stride * step as isize;
+        self.to_strides[dim] = buffer_stride * place_step as isize;
+    }
+
+    fn get(&self, nd: usize, size: usize) -> CopyRegion<'_> {
+        let block = (self.from as usize, &self.from_strides[..nd]);
+        CopyRegion::new(&self.counts[..nd], size, block, (self.to as usize, &self.to_strides[..nd]))
     }
 }
 
@@ -302,24 +345,14 @@ impl BoxCopyPlan {
         block_strides: &[isize],
         each: &mut dyn FnMut(CopyRegion<'_>),
     ) {
-        let nd = runs.len();
         let ranges: Vec<Range<u64>> = runs.iter().map(|runs| 0..runs.len() as u64).collect();
-        let mut counts = vec![0; nd];
-        let (mut from_strides, mut to_strides) = (vec![0; nd], vec![0; nd]);
         let done: Result<(), Infallible> = for_each_position(&ranges, |at| {
-            let (mut from, mut to) = (self.item.start as isize, self.buffer_offset as isize);
+            let mut region = RunsRegion::new(self);
             for (dim, &i) in at.iter().enumerate() {
                 let run = runs[dim][i as usize];
-                counts[dim] = run.count as usize;
-                from += (run.position - origin[dim]) as isize * block_strides[dim];
-                to += run.place as isize * self.buffer_strides[dim];
-                // The step of a single item is meaningless and may be huge.
-                let (step, place_step) = if run.count > 1 { (run.step, run.place_step) } else { (1, 1) };
-                from_strides[dim] = block_strides[dim] * step as isize;
-                to_strides[dim] = self.buffer_strides[dim] * place_step as isize;
+                region.add(dim, run, origin[dim], block_strides[dim], self.buffer_strides[dim]);
             }
-            let (block, buffer) = ((from as usize, &from_strides[..]), (to as usize, &to_strides[..]));
-            each(CopyRegion::new(&counts, self.item.len(), block, buffer));
+            each(region.get(runs.len(), self.item.len()));
             Ok(())
         });
         let Ok(()) = done;

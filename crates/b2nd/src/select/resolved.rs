@@ -83,20 +83,18 @@ impl AxisSelection {
         }
     }
 
+    /// Returns the only run of a range of ranks, if the positions are equally spaced.
+    pub(crate) fn only_run(&self, ranks: &Range<u64>) -> Option<PositionRun> {
+        let Self::Steps(p) = self else { return None };
+        let count = ranks.end - ranks.start;
+        let position = p.position(ranks.start);
+        Some(PositionRun { position, step: p.step, place: ranks.start, place_step: 1, count })
+    }
+
     /// Groups a range of ranks into runs.
     pub(crate) fn runs(&self, ranks: Range<u64>) -> Vec<PositionRun> {
         let list = match self {
-            Self::Steps(p) => {
-                let count = ranks.end - ranks.start;
-                let position = p.position(ranks.start);
-                return vec![PositionRun {
-                    position,
-                    step: p.step,
-                    place: ranks.start,
-                    place_step: 1,
-                    count,
-                }];
-            }
+            Self::Steps(_) => return self.only_run(&ranks).into_iter().collect(),
             Self::PointList(list) => list,
         };
         let mut runs: Vec<PositionRun> = Vec::new();
