@@ -187,7 +187,8 @@ pub(crate) fn run(data: &[u8]) {
     VERSION_MISMATCH.store(false, SeqCst);
     let http = HttpOptions::default().proxy(false).in_flight(4).pause(Duration::from_millis(1));
     let http = Http::new(http.timeout(Duration::from_millis(300)));
-    let tuning = if how & 2 == 0 { ReadTuning::REMOTE } else { ReadTuning::REMOTE.whole_chunk_max(1000).head_len(64) };
+    let tuning =
+        if how & 2 == 0 { ReadTuning::REMOTE } else { ReadTuning::REMOTE.whole_chunk_max(1000).head_len(64) };
     let compare = [Compare::Once, Compare::Never, Compare::Always];
     let options = SuperChunk::options().file_system(Arc::new(http.clone())).tuning(tuning);
     let options = options.compare(compare[usize::from(how >> 2) % 3]).checksums(how & 16 == 0);
