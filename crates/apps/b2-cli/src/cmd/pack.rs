@@ -390,7 +390,8 @@ fn pack(
             None => anyhow!("{error}; -r packs the files in it"),
         })?;
     }
-    if is_dry {
+    // Standard input and pipes are not read for a plan.
+    if is_dry && paths.iter().any(|input| stdio::is_stdin(input) || !input.is_file()) {
         return print_plan(&paths, shown);
     }
     let operands = if args.raw {
@@ -403,6 +404,9 @@ fn pack(
         }
         operands
     };
+    if is_dry {
+        return print_plan(&paths, shown);
+    }
     pack_operands(args, &inputs[0], operands, (output, shown), late, global)
 }
 

@@ -174,6 +174,10 @@ fn dry_runs_write_and_remove_nothing() {
         "a.npy, b.npy -> s.b2nd\n"
     );
     assert_eq!(folder.names(), ["a.npy", "b.npy", "deep"]);
+    folder.write("deep/d.png", b"\x89PNG\r\n\x1a\n and more");
+    let refused = folder.run(&["pack", "-r", "deep", "-d", "new", "--dry-run"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("deep/d.png: a PNG image"), "{refused:?}");
+    assert_eq!(String::from_utf8_lossy(&refused.stdout), "deep/c.npy -> new/c.b2nd\n");
     folder.change(&["pack", "a.npy"]);
     assert!(folder.fails(1, &["pack", "a.npy", "--dry-run"]).contains("already exists"));
     assert_eq!(plan(&["unpack", "a.b2nd", "-d", "plain", "--rm", "--dry-run"]), "a.b2nd -> plain/a.npy\n");
