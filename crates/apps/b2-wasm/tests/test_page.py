@@ -303,7 +303,7 @@ OTHERS = [
     ("other.h5", b"\x89HDF\r\n\x1a\n" + bytes(4000), "`b2kit convert`"),
     ("other.npy", b"\x93NUMPY\x01\0" + bytes(4000), "`b2kit pack`"),
     ("other.nc", b"CDF\x01" + bytes(4000), "NetCDF file"),
-    ("other.png", b"\x89PNG\r\n\x1a\n" + bytes(4000), "picture"),
+    ("other.png", b"\x89PNG\r\n\x1a\n" + bytes(4000), "PNG image"),
     ("other.gz", b"\x1f\x8b\x08" + bytes(4000), "gzip"),
     ("empty.b2nd", b"", "empty"),
     (None, None, "no such file"),
