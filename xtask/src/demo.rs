@@ -48,7 +48,7 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     if std::io::stdout().is_terminal() {
         b2kit(&["show", &packed, "--slice=0,::-1"])?;
     }
-    b2kit(&["cat", &packed, "--slice=0,::-1", "--range=-2:32", "-o", &picture])?;
+    b2kit(&["cat", &packed, "--png", "--slice=0,::-1", "--range=-2:32", "-o", &picture])?;
     println!("\n{picture} shows January, drawn from a slice of the packed array.");
     Ok(())
 }
