@@ -390,8 +390,9 @@ fn pack(
             None => anyhow!("{error}; -r packs the files in it"),
         })?;
     }
-    // Standard input and pipes are not read for a plan.
-    if is_dry && paths.iter().any(|input| stdio::is_stdin(input) || !input.is_file()) {
+    // Standard input, pipes and URLs are not read for a plan.
+    let is_stream = |input: &Path| stdio::is_stdin(input) || input.exists() && !input.is_file();
+    if is_dry && paths.iter().any(|input| is_stream(input) || urls::is_url(input)) {
         return print_plan(&paths, shown);
     }
     let operands = if args.raw {

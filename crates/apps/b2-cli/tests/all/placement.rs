@@ -178,6 +178,7 @@ fn dry_runs_write_and_remove_nothing() {
     let refused = folder.run(&["pack", "-r", "deep", "-d", "new", "--dry-run"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("deep/d.png: a PNG image"), "{refused:?}");
     assert_eq!(String::from_utf8_lossy(&refused.stdout), "deep/c.npy -> new/c.b2nd\n");
+    assert!(folder.fails(1, &["pack", "absent", "--dry-run"]).starts_with("b2kit: absent: "));
     folder.change(&["pack", "a.npy"]);
     assert!(folder.fails(1, &["pack", "a.npy", "--dry-run"]).contains("already exists"));
     assert_eq!(plan(&["unpack", "a.b2nd", "-d", "plain", "--rm", "--dry-run"]), "a.b2nd -> plain/a.npy\n");
