@@ -2,7 +2,7 @@
 
 use FormatKind::{Blosc2, Hdf5, Nifti, Npy, Npz, Other, Packed, Store, Useless, Zarr};
 
-/// What a file is for `b2kit`.
+/// The kind of a file, by what `b2kit` does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatKind {
     /// A Blosc2 file.
@@ -30,7 +30,7 @@ pub enum FormatKind {
 /// A format, and its name with an article.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What it is for `b2kit`.
+    /// Its kind.
     pub kind: FormatKind,
     /// Its name, such as "an HDF5 file".
     pub what: &'static str,
@@ -47,7 +47,7 @@ pub const HDF5: Format = Format { kind: Hdf5, what: "an HDF5 file (or NetCDF 4)"
 
 /// Signatures, and where they are.
 const SIGNATURES: [(usize, &[u8], &str, FormatKind); 62] = [
-    (0, b"\x9e\xa8b2frame\0", "a Blosc2 file", Blosc2),
+    (0, &b2_frame::MAGIC, "a Blosc2 file", Blosc2),
     (0, b"\x93NUMPY", "an .npy file", Npy),
     (0, b"CDF\x01", "a NetCDF file", Hdf5),
     (0, b"CDF\x02", "a NetCDF file", Hdf5),
