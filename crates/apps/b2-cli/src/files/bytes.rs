@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use b2kit::frame::ReadAt;
 
-/// Bytes that can be read at any position, by several threads at once.
+/// Bytes that several threads can read concurrently at any position.
 pub(crate) trait ByteSource {
     /// Fills `buf` with the bytes from `offset` on.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;

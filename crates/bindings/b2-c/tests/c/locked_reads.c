@@ -74,7 +74,7 @@ static library load(const char *path) {
   return lib;
 }
 
-/* What the frame holds after a change: the seed of each chunk, and that of the vlmetalayer. */
+/* The content of the frame after a change: the seed of each chunk, and that of the vlmetalayer. */
 typedef struct {
   int nchunks;
   uint32_t seeds[MAX_CHUNKS], meta;

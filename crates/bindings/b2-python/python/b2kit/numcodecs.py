@@ -131,7 +131,7 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         return out
 
     def _stored(self, buf: Any) -> Any:
-        """Returns a buffer of bytes. What is one already is not converted, which takes as long as decoding a small chunk."""
+        """Returns a buffer of bytes. Converting ``bytes`` would take as long as decoding a small chunk, so they are returned unchanged."""
         if type(buf) is bytes and len(buf) <= self.max_buffer_size:
             return buf
         return ensure_contiguous_ndarray(buf, self.max_buffer_size).view("u1")

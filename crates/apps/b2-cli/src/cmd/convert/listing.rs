@@ -1,4 +1,4 @@
-//! What is in a file that only `convert` reads, for the commands that list.
+//! Lists the contents of files that only `convert` reads, for `info` and `ls`.
 
 use std::path::Path;
 
