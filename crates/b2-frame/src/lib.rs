@@ -41,13 +41,13 @@ pub use format::metalayers::{Metalayers, VlMetalayers};
 pub use names::{FrameFile, INDEX_NAME};
 pub use read::chunk::ChunkRef;
 pub use read::chunk_infos::ChunkInfo;
-pub use read::compare::Compare;
 pub use read::opening::{PathKind, sniff};
+pub use read::options::Compare;
 pub use read::options::ReadOptions;
+pub use read::options::ReadTuning;
+pub use read::options::{RetryPolicy, retry_on_change};
 pub use read::requests::{Job, Read, Request, RequestBudget};
-pub use read::retry::{RetryPolicy, retry_on_change};
 pub use read::super_chunk::SuperChunk;
-pub use read::tuning::ReadTuning;
 pub use read::unstored::UnstoredBytes;
 pub use repair::cross::CrossCheck;
 pub use repair::salvage::{Condition, LostBlocks, LostChunks, SalvageReport, salvage};
@@ -62,8 +62,8 @@ pub use storage::request_stats::{RequestStats, RequestTimer};
 pub use storage::staging::Durability;
 pub use storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 pub use write::edit::{CommitReport, EditVlMeta, FrameEditor, Savepoint};
+pub use write::options::FrameParams;
 pub use write::options::{EditOptions, WriteOptions};
-pub use write::params::FrameParams;
 pub use write::writer::{FrameWriter, WrittenFrame};
 
 // For our other crates.
@@ -76,11 +76,11 @@ pub use {
     read::open_plan::{FrameLayout, OpenPlan, OpenedFrame},
     read::plan::{Plan, Step, drive},
     read::scatter_plan::{ResolvedPart, ScatterPlan},
-    read::target::{RowCopy, Target},
+    read::scatter_plan::{RowCopy, Target},
     repair::salvage::{ChunkUse, KnownHeader, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},
-    storage::lock_file_version::HeldLock,
+    storage::lock::HeldLock,
     storage::rooted_dir::RootedDir,
     write::edit::PreparedChunk,
     write::edit::table::{Table, count, is_table},

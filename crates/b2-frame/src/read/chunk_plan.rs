@@ -9,14 +9,14 @@ use bytes::Bytes;
 
 use crate::format::digest::{Sum, sum};
 use crate::format::index::Entry;
+use crate::format::runs::VerifiedChunk;
 use crate::format::runs::{self, Runs};
 use crate::format::starts::Starts;
+use crate::read::chunk_head::ChunkLocation;
 use crate::read::chunk_head::{ChunkHead, HeadContent};
-use crate::read::locate::ChunkLocation;
 use crate::read::plan::{Step, ended};
 use crate::read::sums::PageRequest;
 use crate::read::super_chunk::FramePlan;
-use crate::read::verified::VerifiedChunk;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 

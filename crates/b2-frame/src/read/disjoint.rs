@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::read::target::{RowCopy, Target};
+use crate::read::scatter_plan::{RowCopy, Target};
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
 /// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::ScatterPlan) were made with.

@@ -11,7 +11,7 @@ use crate::error::{max_chunk_nbytes, max_metadata, within};
 use crate::format::header::NBYTES_OFFSET;
 use crate::format::index::Entry;
 use crate::names::FrameFile;
-use crate::read::locate::ChunkLocation;
+use crate::read::chunk_head::ChunkLocation;
 use crate::read::plan::{CoalescedRanges, Plan, Step, drive};
 use crate::read::sizes::{ChunkSizes, SizeRun};
 use crate::storage::files::Extent;

@@ -9,9 +9,9 @@ use crate::format::checksums::Checksums;
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::index::{Entry, Index};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
+use crate::format::runs::VerifiedChunks;
 use crate::format::trailer::Trailer;
 use crate::read::open_plan::{FrameLayout, OpenedFrame};
-use crate::read::verified::VerifiedChunks;
 use crate::storage::files::FrameFiles;
 use crate::{ReadOptions, SuperChunk};
 

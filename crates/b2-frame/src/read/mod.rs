@@ -12,14 +12,12 @@ pub(crate) mod chunk_head;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod chunk_infos;
 pub(crate) mod chunk_plan;
-pub(crate) mod compare;
 #[allow(clippy::arithmetic_side_effects, reason = "places are inside the buffer, which is checked")]
 pub(crate) mod disjoint;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod headers;
 #[allow(clippy::arithmetic_side_effects, reason = "counts bytes that exist")]
 pub(crate) mod local;
-pub(crate) mod locate;
 mod lone_chunk;
 pub(crate) mod numbered;
 pub(crate) mod open_plan;
@@ -40,7 +38,6 @@ pub(crate) mod remote;
 #[allow(clippy::arithmetic_side_effects, reason = "counts requests that exist")]
 pub(crate) mod requests;
 pub(crate) mod restored;
-pub(crate) mod retry;
 pub(crate) mod scatter_plan;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;
@@ -48,11 +45,7 @@ pub(crate) mod sums;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod super_chunk;
 mod tables;
-#[allow(clippy::arithmetic_side_effects, reason = "documented: places out of bounds panic")]
-pub(crate) mod target;
-pub(crate) mod tuning;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod unstored;
-pub(crate) mod verified;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod whole_chunk_plan;

@@ -10,8 +10,8 @@ use b2_core::memory;
 use crate::read::chunk::ChunkRef;
 use crate::read::disjoint::Destination;
 use crate::read::local::read_places;
+use crate::read::scatter_plan::Target;
 use crate::read::scatter_plan::{ResolvedPart, ScatterPlan};
-use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
 /// Size of the blocks that are decoded at a time, in bytes.

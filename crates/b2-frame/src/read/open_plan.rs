@@ -16,11 +16,11 @@ use crate::format::header::{
 use crate::format::index::Index;
 use crate::format::metalayers::Metalayers;
 use crate::format::records::{FoundTable, RecordTable, TableKind};
+use crate::format::runs::VerifiedChunks;
 use crate::format::trailer;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
 use crate::names::FrameFile;
 use crate::read::plan::{Plan, Step};
-use crate::read::verified::VerifiedChunks;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure};
 

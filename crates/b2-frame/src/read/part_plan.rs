@@ -8,9 +8,9 @@ use bytes::Bytes;
 use crate::read::chunk_head::ChunkHead;
 use crate::read::chunk_plan::ChunkPlan;
 use crate::read::plan::Step;
+use crate::read::scatter_plan::Target;
 use crate::read::scatter_plan::{Reading, ResolvedPart, ScatterPlan};
 use crate::read::super_chunk::FramePlan;
-use crate::read::target::Target;
 use crate::storage::files::Extent;
 use crate::{ReadTuning, SuperChunk};
 

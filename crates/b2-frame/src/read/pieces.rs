@@ -7,9 +7,9 @@ use b2_core::memory;
 
 use crate::format::index::Entry;
 use crate::read::disjoint::Destination;
+use crate::read::scatter_plan::Target;
 use crate::read::scatter_plan::{ResolvedPart, ScatterPlan};
 use crate::read::sizes::ChunkSizes;
-use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
 /// Maximum number of chunks of a byte range whose positions are in memory at a time. The file determines how many there

@@ -8,9 +8,9 @@ use crate::format::checksums::{Lookup, SumTable, Sums};
 use crate::format::index::Entry;
 use crate::format::records::RecordTable;
 use crate::format::runs;
+use crate::format::runs::VerifiedChunk;
 use crate::names::FrameFile;
 use crate::read::plan::{Plan, Step};
-use crate::read::verified::VerifiedChunk;
 use crate::storage::files::Extent;
 use crate::{Compare, FrameError, Structure, SuperChunk};
 

@@ -5,11 +5,11 @@ use bytes::Bytes;
 
 use crate::format::digest::sum;
 use crate::format::index::Entry;
-use crate::read::locate::ChunkLocation;
+use crate::format::runs::VerifiedChunk;
+use crate::read::chunk_head::ChunkLocation;
 use crate::read::plan::{Step, ended};
 use crate::read::sums::PageRequest;
 use crate::read::super_chunk::FramePlan;
-use crate::read::verified::VerifiedChunk;
 use crate::{FrameError, SuperChunk};
 
 /// A plan that reads a whole chunk, usually in one round. Special chunks are not read at all.

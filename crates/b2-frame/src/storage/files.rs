@@ -1,15 +1,17 @@
-//! The open files of a frame, and requests for ranges of their bytes.
+//! The open files of a frame, those of a contiguous frame, and requests for ranges of their bytes.
 
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use b2_core::memory;
 use bytes::Bytes;
 
 use crate::names::FrameFile;
-use crate::storage::lock_file_version::{GuardedFile, LockFileVersion};
+use crate::storage::lock::{GuardedFile, LockFileVersion};
 use crate::storage::request_stats::RequestStats;
-use crate::storage::traits::ReadAt;
+use crate::storage::traits::{FileKind, Links, ReadAt, ReadFiles};
 use crate::{FrameError, Structure};
 
 /// A range of bytes that a plan needs.
@@ -248,4 +250,48 @@ impl OpenFile {
         let bytes = if extent.or_less { file.read_at_most(range) } else { file.read_at(range) };
         bytes.map_err(FrameError::io(&*self.name))
     }
+}
+
+/// The only file of a contiguous frame.
+pub(crate) struct Contiguous(pub(crate) OpenFile);
+
+impl FrameFiles for Contiguous {
+    fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {
+        match file {
+            FrameFile::Main => Ok(self.0.clone()),
+            FrameFile::Chunk(_) => {
+                Err(FrameError::argument("extent", "contiguous frames have no chunk files"))
+            }
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.0.storage().request_stats()
+    }
+}
+
+/// Opens a regular file. Anything else is refused without being opened.
+pub(crate) fn open_file(
+    fs: &dyn ReadFiles,
+    path: &Path,
+    links: Links,
+    base: u64,
+) -> Result<OpenFile, FrameError> {
+    let name: Arc<str> = path.display().to_string().into();
+    let (file, len) = fs.open_with_len(path, links).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput if fs.kind(path, links).is_ok_and(|kind| kind != FileKind::File) => {
+            match links {
+                Links::Follow => FrameError::NotRegular { path: path.to_owned(), or_directory: false },
+                // Only names inside a sparse frame are not followed.
+                Links::Refuse => FrameError::Member { path: path.to_owned() },
+            }
+        }
+        _ => FrameError::io(&*name)(error),
+    })?;
+    let file = OpenFile::with_len(file, name, base, len)?;
+    Ok(if fs.is_local() { file.live() } else { file })
 }

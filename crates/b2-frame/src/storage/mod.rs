@@ -6,12 +6,10 @@
 pub(crate) mod absolute_paths;
 #[cfg(unix)]
 pub(crate) mod attributes;
-pub(crate) mod contiguous;
 pub(crate) mod disk;
 pub(crate) mod files;
 #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
 pub(crate) mod lock;
-pub(crate) mod lock_file_version;
 #[cfg(feature = "mmap")]
 pub(crate) mod mmap;
 pub(crate) mod redo;

@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use crate::FrameError;
 use crate::names::{FrameFile, INDEX_NAME, chunk_name};
-use crate::storage::files::{FrameFiles, OpenFile};
-use crate::storage::lock_file_version::LockFileVersion;
+use crate::storage::files::{FrameFiles, OpenFile, open_file};
+use crate::storage::lock::LockFileVersion;
 use crate::storage::request_stats::RequestStats;
-use crate::storage::traits::{FileId, FileKind, Links, ReadAt, ReadFiles};
+use crate::storage::traits::{FileId, Links, ReadAt, ReadFiles};
 
 /// The files of a sparse frame. Chunk files are opened when they are read.
 pub(crate) struct Sparse {
@@ -190,26 +190,4 @@ impl FrameFiles for Sparse {
         }
         opened.map(|file| file.guarded(self.guard.as_ref()))
     }
-}
-
-/// Opens a regular file. Anything else is refused without being opened.
-pub(crate) fn open_file(
-    fs: &dyn ReadFiles,
-    path: &Path,
-    links: Links,
-    base: u64,
-) -> Result<OpenFile, FrameError> {
-    let name: Arc<str> = path.display().to_string().into();
-    let (file, len) = fs.open_with_len(path, links).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput if fs.kind(path, links).is_ok_and(|kind| kind != FileKind::File) => {
-            match links {
-                Links::Follow => FrameError::NotRegular { path: path.to_owned(), or_directory: false },
-                // Only names inside a sparse frame are not followed.
-                Links::Refuse => FrameError::Member { path: path.to_owned() },
-            }
-        }
-        _ => FrameError::io(&*name)(error),
-    })?;
-    let file = OpenFile::with_len(file, name, base, len)?;
-    Ok(if fs.is_local() { file.live() } else { file })
 }

@@ -5,7 +5,7 @@ use b2_core::{Control, in_order, workers};
 
 use crate::format::index::Entry;
 use crate::format::indexes::INDEXES;
-use crate::write::chunk_rules::check_layout;
+use crate::write::draft::check_layout;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
 /// A chunk of the copy.

@@ -1,7 +1,6 @@
 //! Writing: new frames, staged changes of existing ones, commits and copies. Uses `format`,
 //! `storage` and `read` (an editor reads what it changes).
 
-pub(crate) mod chunk_rules;
 #[allow(clippy::cast_possible_truncation, reason = "chunks are smaller than 2 GiB")]
 pub(crate) mod copy;
 pub(crate) mod draft;
@@ -9,7 +8,6 @@ pub(crate) mod draft;
 pub(crate) mod edit;
 pub(crate) mod encode;
 pub(crate) mod options;
-pub(crate) mod params;
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

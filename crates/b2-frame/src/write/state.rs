@@ -11,9 +11,9 @@ use crate::format::checksums::{Checksums, Sums};
 use crate::format::header::{FrameHeader, Storage, encode_with_metalayers, patch};
 use crate::format::index::{Entry, Index, MAX_NCHUNKS};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
+use crate::format::runs::VerifiedChunks;
 use crate::format::trailer::Trailer;
 use crate::read::open_plan::{FrameLayout, OpenedFrame};
-use crate::read::verified::VerifiedChunks;
 use crate::{FrameError, SuperChunk};
 
 /// The content of a frame except for its chunks. Cloning is cheap; the first change after that

@@ -9,7 +9,7 @@ use crate::format::checksums::ChunkSums;
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::metalayers::Metalayers;
 use crate::format::starts::{ChunkStarts, StartsPolicy};
-use crate::write::chunk_rules::ChunkRules;
+use crate::write::draft::ChunkRules;
 use crate::write::draft::{Draft, FittedChunk};
 use crate::write::options::WriteOptions;
 use crate::write::state::{FrameState, Sizes, StoredHeader};

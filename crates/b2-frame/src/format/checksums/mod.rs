@@ -14,7 +14,6 @@
 //! directly after the header. Readers rebuild the block and compare the fingerprint, which consists
 //! of two sums of it.
 
-mod by_entry;
 mod chunks;
 mod pages;
 
@@ -22,8 +21,7 @@ use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-pub(crate) use self::by_entry::{ChunkSum, EntryHashing};
-pub(crate) use self::chunks::ChunkSums;
+pub(crate) use self::chunks::{ChunkSum, ChunkSums, EntryHashing};
 pub(crate) use self::pages::{Lookup, Page, PagePlan, SumTable, Sums, read_table};
 use crate::format::digest::sum;
 use crate::format::header::patch;

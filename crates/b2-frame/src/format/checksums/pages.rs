@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
-use super::by_entry::SumsByEntry;
+use super::chunks::SumsByEntry;
 use crate::format::digest::sum;
 use crate::{FrameError, Structure};
 

@@ -12,9 +12,9 @@ use crate::format::digest;
 use crate::names::FrameFile;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name};
 use crate::read::restored::StartCopy;
+use crate::storage::files::open_file;
 use crate::storage::files::{Extent, OpenFile};
 use crate::storage::redo::{Redo, RepairedFile};
-use crate::storage::sparse::open_file;
 use crate::storage::traits::{FileKind, Links};
 use crate::{FrameError, ReadOptions, Storage, Structure};
 

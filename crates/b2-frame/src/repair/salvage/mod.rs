@@ -20,7 +20,7 @@ use crate::format::digest;
 use crate::format::index::{Entry, Index};
 use crate::format::indexes::INDEXES;
 use crate::format::trailer::Trailer;
-use crate::read::compare::Compare;
+use crate::read::options::Compare;
 use crate::{
     FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, ReadOptions, Structure, WriteOptions,
 };

@@ -10,7 +10,6 @@ mod byte_ops;
 mod chunk_ops;
 mod meta;
 mod open;
-mod prepared;
 mod savepoint;
 pub(crate) mod table;
 
@@ -21,8 +20,8 @@ use b2_chunk::{CParams, Chunk, Container, DParams};
 use b2_core::Control;
 use bytes::Bytes;
 
+pub use self::chunk_ops::PreparedChunk;
 pub use self::meta::EditVlMeta;
-pub use self::prepared::PreparedChunk;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
@@ -33,8 +32,8 @@ use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::names::FrameFile;
 use crate::read::options::FrameOrigin;
 use crate::storage::files::Extent;
-use crate::write::chunk_rules::check_layout;
 use crate::write::draft::Draft;
+use crate::write::draft::check_layout;
 use crate::write::state::{FrameState, Sizes, Sizing};
 use crate::write::store::{Change, Put};
 use crate::write::whole_frame::copy_chunks;

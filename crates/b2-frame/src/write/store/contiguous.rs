@@ -17,7 +17,7 @@ use crate::format::records::Pages;
 use crate::format::start_copy;
 use crate::format::starts::ChunkStarts;
 use crate::read::open_plan::FrameLayout;
-use crate::storage::contiguous::Contiguous;
+use crate::storage::files::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::lock::FrameLock;
 use crate::storage::redo::Redo;
@@ -25,8 +25,8 @@ use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileId, FileSystem, Links, ReadAt, WriteAt};
 use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::{FrameState, StoredHeader};
+use crate::write::store::Change;
 use crate::write::store::appender::Appender;
-use crate::write::store::change::Change;
 use crate::write::store::trailing_bytes;
 use crate::{FrameError, SuperChunk};
 

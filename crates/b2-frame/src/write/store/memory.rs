@@ -16,12 +16,12 @@ use crate::format::index::Entry;
 use crate::format::records::Pages;
 use crate::format::start_copy;
 use crate::read::open_plan::FrameLayout;
-use crate::storage::contiguous::Contiguous;
+use crate::storage::files::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::traits::{ReadAt, copied};
 use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::StoredHeader;
-use crate::write::store::change::Change;
+use crate::write::store::Change;
 use crate::write::store::pieces::{Holes, Pieces};
 
 const NAME: &str = "frame in memory";

@@ -11,7 +11,6 @@
 
 #[allow(clippy::cast_possible_truncation, reason = "headers are smaller than 2 GiB")]
 mod appender;
-mod change;
 mod contiguous;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -31,16 +30,16 @@ pub(crate) mod trailing_bytes;
 
 use std::sync::Arc;
 
-use b2_core::OutOfMemory;
-use b2_core::ProcessId;
+use b2_core::{OutOfMemory, ProcessId};
 use bytes::Bytes;
 
-pub(crate) use self::change::Change;
 pub(crate) use self::contiguous::{ContiguousStore, CopiedChunks, FrameHome, Put};
 pub(crate) use self::memory::MemoryStore;
 pub(crate) use self::sparse::SparseStore;
 use crate::FrameError;
+use crate::format::checksums::ChunkSums;
 use crate::format::header::Storage;
+use crate::format::starts::ChunkStarts;
 use crate::read::open_plan::FrameLayout;
 use crate::storage::files::FrameFiles;
 use crate::write::state::{FrameState, StoredHeader};
@@ -259,4 +258,17 @@ impl Drop for Store {
             Backend::Memory(_) => {}
         }
     }
+}
+
+/// The change that a commit makes.
+pub(crate) struct Change<'a> {
+    /// The committed state; for a new frame the same as `new`.
+    pub(crate) old: &'a FrameState,
+    pub(crate) new: &'a FrameState,
+    /// Sums of the chunks, if the frame is to have checksums.
+    pub(crate) sums: Option<&'a ChunkSums>,
+    /// Where the blocks of the chunks are, if the frame gets a table of block starts.
+    pub(crate) starts: Option<&'a ChunkStarts>,
+    /// Whether only values in the header differ, and no checksums cover the header.
+    pub(crate) metadata_only: bool,
 }

@@ -24,7 +24,7 @@ use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
 use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::{FrameState, StoredHeader};
-use crate::write::store::change::Change;
+use crate::write::store::Change;
 
 /// Writing to disk is started early for files of at least this many bytes, which shortens the final sync.
 const START_SYNC: usize = 64 << 10;
