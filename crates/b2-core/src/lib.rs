@@ -2,7 +2,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod control;
 mod element;
 mod error;
@@ -26,10 +25,10 @@ pub use pool::Pool;
 // For our other crates.
 #[doc(hidden)]
 pub use {
-    buffer::Buffer,
     control::Executor,
     error::what_failed,
     ordered::in_order,
+    pooled::Buffer,
     pooled::Pooled,
     process::{PerProcess, ProcessId},
     run::{for_each, workers},
