@@ -1,8 +1,8 @@
 //! Byte delta (id 35) and its historic form (id 34): differences of neighbouring bytes, modulo 256, within each byte
 //! plane of a shuffled block. Bytes after the last whole item are copied.
 
-use crate::checks::same_length;
 use crate::error::Result;
+use crate::filter::same_length;
 use crate::kernels::{self, Scan};
 use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties};
 

@@ -3,8 +3,8 @@
 //! Words have 1, 2, 4 or 8 bytes, depending on the item size. XOR does not depend on their byte order. Bytes after the
 //! last whole word are copied.
 
-use crate::checks::same_length;
 use crate::error::Result;
+use crate::filter::same_length;
 use crate::kernels::{self, Kernels, Scan};
 use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties, Reference};
 

@@ -4,7 +4,6 @@
 mod bitshuffle;
 mod bytedelta;
 mod cells;
-mod checks;
 mod delta;
 mod error;
 mod filter;

@@ -1,8 +1,8 @@
 //! Cells (id 32): stores an N-dimensional block cell by cell, so that neighbours in space are neighbours in the stream.
 
 use crate::cells::Cells;
-use crate::checks::same_length;
 use crate::error::Result;
+use crate::filter::same_length;
 use crate::{Filter, FilterContext, FilterError, FilterId, FilterProperties};
 
 /// The cell filter (id 32), for blocks of b2nd arrays. The parameter byte is the side of the cells in items.

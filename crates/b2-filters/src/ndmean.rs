@@ -2,8 +2,8 @@
 //! restores the order.
 
 use crate::cells::Cells;
-use crate::checks::same_length;
 use crate::error::Result;
+use crate::filter::same_length;
 use crate::{Filter, FilterContext, FilterError, FilterId};
 
 /// The cell mean filter (id 33), for blocks of `f32` or `f64` arrays.

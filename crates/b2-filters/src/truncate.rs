@@ -1,7 +1,7 @@
 //! Truncation of floats (id 4) and of integers (id 36): clears low bits. Lossy, so undoing it is a copy.
 
-use crate::checks::same_length;
 use crate::error::Result;
+use crate::filter::same_length;
 use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties};
 
 /// The filters that clear low bits of items. The parameter byte is signed: bits to keep if positive, bits to clear if

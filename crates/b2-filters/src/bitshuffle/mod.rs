@@ -15,8 +15,8 @@ use std::ops::Range;
 use b2_core::Pooled;
 use b2_core::memory::zeroed_array;
 
-use crate::checks::{SplitPart, check_part, check_planes, same_length};
 use crate::error::Result;
+use crate::filter::{SplitPart, check_part, check_planes, same_length};
 use crate::kernels::{self, Kernels, MAX_PIECE_LEN, Tile, fill_past_caches, tiles};
 use crate::shuffle::columns;
 use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, FilteredBlock, Planes};

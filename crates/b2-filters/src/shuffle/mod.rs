@@ -11,8 +11,8 @@ pub(crate) mod scalar;
 
 use std::ops::Range;
 
-use crate::checks::{SplitPart, check_part, check_planes, same_length};
 use crate::error::Result;
+use crate::filter::{SplitPart, check_part, check_planes, same_length};
 use crate::kernels::{self, Kernels, MAX_PIECE_LEN, Tile, fill_past_caches, tiles};
 use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, FilteredBlock, Planes};
 
