@@ -44,7 +44,7 @@ pub use encode::compress::PlainBlocks;
 pub use error::{ChunkError, HookError};
 pub use model::compression::Compression;
 pub use model::header::{ChunkHeader, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES, SpecialKind};
-pub use model::hooks::BlockInfo;
+pub use model::params::BlockInfo;
 pub use model::params::{CParams, Compatibility, Container, DParams, Destination, SplitMode};
 pub use model::plugins::Plugins;
 

@@ -2,7 +2,6 @@
 //! progress. Uses `model`.
 
 pub(crate) mod chain;
-pub(crate) mod codecs;
 pub(crate) mod fill;
 pub(crate) mod pace;
 pub(crate) mod scratch;

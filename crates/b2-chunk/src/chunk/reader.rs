@@ -1,10 +1,11 @@
 //! Repeated reads of one chunk.
 
-use crate::block::codecs::KeptDecoder;
+use b2_core::memory;
+
+use crate::block::scratch::KeptDecoder;
 use crate::decode::decompress::{begin, for_parts};
 use crate::model::layout::Body;
 use crate::{Chunk, ChunkError, DParams, LazyChunk};
-use b2_core::memory;
 
 /// Reads parts of one chunk repeatedly.
 ///

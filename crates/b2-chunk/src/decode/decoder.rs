@@ -3,34 +3,27 @@
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
-    reason = "`copy` and `gather` check that they stay inside the block; `planes_of` returns a count of at least 1"
+    reason = "`decode_part`, `copy` and `gather` check that the part is inside the block, all other ranges are parts of these two; `planes_of` returns a count of at least 1"
 )]
-mod block_parts;
-#[allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "`decode_part` checks that the part is inside the block; all other ranges are parts of these two"
-)]
-mod decode_part;
+mod parts;
 mod runs;
 
 use std::ops::Range;
 
 use b2_codecs::{CodecContext, CodecFormat};
+use b2_core::memory::{self, sized};
 use b2_filters::{FilterContext, FilterProperties, FilteredBlock, Planes};
 
-pub use self::block_parts::BlockParts;
+pub use self::parts::BlockParts;
 use crate::block::chain::{Active, Chain, SavedChain};
-use crate::block::codecs::KeptDecoder;
 use crate::block::fill::fill;
-use crate::block::scratch::{InUse, MAX_PLANES, ROOM};
+use crate::block::scratch::{InUse, KeptDecoder, MAX_PLANES, ROOM};
 use crate::decode::lazy::{LazyChunk, Starts};
 use crate::decode::streams::{Malformed, Stream, StreamFault, Streams};
 use crate::model::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
 use crate::model::layout::{Body, Layout, vl_block_nbytes};
 use crate::model::params::Destination;
 use crate::{BlockInfo, ChunkError, ChunkHeader, DParams};
-use b2_core::memory::{self, sized};
 
 /// Decodes blocks of one chunk on one thread. [`LazyChunk::decoder`](crate::LazyChunk::decoder) makes it.
 ///

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use b2_core::memory::{copied, sized, zeroed};
+use b2_core::{OutOfMemory, for_each};
 use bytes::Bytes;
 
 use crate::block::chain::{Chain, SavedChain};
-use crate::block::codecs::KeptLayout;
 use crate::block::fill::fill;
 use crate::block::pace::{Pace, STEP};
-use crate::block::scratch::{InUse, Scratch};
+use crate::block::scratch::{InUse, KeptLayout, Scratch};
 use crate::decode::decoder::BlockDecoder;
 use crate::decode::lazy::{
     LazyChunk, LazyHead, ParsedTables, Starts, Tables, read_tables, recovery_candidate,
@@ -17,11 +18,6 @@ use crate::decode::small;
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::model::layout::{Body, Layout};
 use crate::{ChunkError, ChunkHeader, Control, DParams};
-use b2_core::for_each;
-use b2_core::{
-    OutOfMemory,
-    memory::{copied, sized, zeroed},
-};
 
 /// Stored blocks smaller than this are copied in one call: distributing them to threads costs more than the copy.
 const SMALL_BLOCK: usize = 4096;

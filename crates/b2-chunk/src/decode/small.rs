@@ -4,19 +4,18 @@
 //! for all chunks with the same header, so they are cached as a [`Plan`]. Unusual or malformed chunks are left to
 //! [`BlockDecoder`](super::decoder::BlockDecoder), which starts over and reports errors.
 
+use b2_core::memory::sized;
 use b2_filters::{FilterContext, FilteredBlock};
 
 use crate::DParams;
 use crate::block::chain::SavedChain;
-use crate::block::codecs::Plan;
-use crate::block::scratch::{MAX_PLANES, ROOM, Scratch};
+use crate::block::scratch::{MAX_PLANES, Plan, ROOM, Scratch};
 use crate::decode::decoder::codec_context;
 use crate::decode::lazy::recovery_candidate;
 use crate::decode::streams::{Stream, Streams};
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::model::layout::{Body, Layout};
 use crate::model::params::Destination;
-use b2_core::memory::sized;
 
 /// Returns the header at the start of a chunk, with `cbytes` set to 0, as two numbers.
 #[inline]

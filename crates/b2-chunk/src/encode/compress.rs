@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use b2_core::for_each;
+use b2_core::memory::{self, sized, zeroed};
+use b2_filters::{FilterId, FilterSlot, Reference};
 use bytes::Bytes;
 
-use b2_filters::{FilterId, FilterSlot, Reference};
-
-use crate::Control;
-use crate::block::codecs::KeptHeader;
 use crate::block::pace::Pace;
-use crate::block::scratch::InUse;
+use crate::block::scratch::{InUse, KeptHeader};
 use crate::encode::blocksize::{blocksize, is_split};
 use crate::encode::blosc1;
 use crate::encode::dict::{train, train_vl};
@@ -21,9 +20,7 @@ use crate::model::header::{
     VERSION_VL, flags,
 };
 use crate::model::layout::{NAN4, NAN8};
-use crate::{BlockInfo, CParams, ChunkError, ChunkHeader, Compatibility, Compression};
-use b2_core::for_each;
-use b2_core::memory::{self, sized, zeroed};
+use crate::{BlockInfo, CParams, ChunkError, ChunkHeader, Compatibility, Compression, Control};
 
 /// Widest item, in bytes, for which an input is tested for repetition.
 const MAX_VALUE_LEN: usize = 4096;

@@ -1,14 +1,13 @@
 //! Encodes one block: applies the filters, then compresses its streams.
 
 use b2_codecs::{CodecContext, CodecError, Encoded, Encoder};
+use b2_core::memory::{self, sized};
 use b2_filters::{FilterContext, FilterProperties};
 
 use crate::block::chain::{Active, Chain, Shortcut};
-use crate::block::codecs::KeptEncoder;
 use crate::block::fill::{repeated, run_value};
-use crate::block::scratch::InUse;
+use crate::block::scratch::{InUse, KeptEncoder};
 use crate::{CParams, ChunkError, ChunkHeader};
-use b2_core::memory::{self, sized};
 
 /// Encodes blocks of one chunk on one thread.
 pub(crate) struct BlockEncoder<'a> {

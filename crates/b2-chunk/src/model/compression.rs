@@ -6,7 +6,7 @@ use b2_filters::{FilterId, FilterSlot, Reference};
 
 use crate::model::blosc1;
 use crate::model::header::MAX_BLOCKSIZE;
-use crate::model::hooks::{BlockInfo, Hook};
+use crate::model::params::{BlockInfo, Hook};
 use crate::{CParams, ChunkError, Compatibility, Control, Limits, Plugins, SplitMode};
 
 /// Builder for compression parameters: codec, level, filters, and whatever else differs from the defaults.

@@ -4,7 +4,6 @@
 pub(crate) mod blosc1;
 pub(crate) mod compression;
 pub(crate) mod header;
-pub(crate) mod hooks;
 pub(crate) mod layout;
 pub(crate) mod params;
 pub(crate) mod plugins;
