@@ -16,7 +16,6 @@ pub(crate) mod byte_order;
 pub(crate) mod default_shapes;
 pub(crate) mod dtype;
 pub(crate) mod element;
-pub(crate) mod foreign;
 pub(crate) mod geometry;
 pub mod literal;
 pub(crate) mod meta;

@@ -9,9 +9,9 @@ use b2_core::{Control, ErrorKind};
 use b2_frame::{FrameError, ReadOptions, Structure, SuperChunk};
 use bytes::Bytes;
 
-use crate::model::foreign::check_items;
 use crate::model::geometry::GeometryPart;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
+use crate::model::object::check_items;
 use crate::{Dtype, Geometry, NdError};
 
 /// An N-dimensional array in a frame, open for reading. Any number of threads may read it concurrently,

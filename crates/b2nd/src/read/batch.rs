@@ -6,7 +6,7 @@ use b2_core::Control;
 use b2_core::{OutOfMemory, memory};
 use b2_frame::Destination;
 
-use crate::read::buffer::check_len;
+use crate::read::output::check_len;
 use crate::read::selected::{SliceRead, begin_read, read_selection};
 use crate::select::copy_plan::{ChunkPart, CopyPlan, CopyRegion, Units};
 use crate::{NdArray, NdError, Slice};

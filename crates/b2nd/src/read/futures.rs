@@ -3,7 +3,7 @@
 use b2_frame::Read;
 
 use crate::model::element::decode;
-use crate::read::buffer::{buffer, check_len};
+use crate::read::output::{buffer, check_len};
 use crate::read::selected::SelectionRead;
 use crate::{Element, NdError, Slice};
 

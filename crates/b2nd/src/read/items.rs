@@ -3,7 +3,7 @@
 use b2_core::OutOfMemory;
 
 use crate::model::element::decode;
-use crate::read::buffer::{buffer, check_len};
+use crate::read::output::{buffer, check_len};
 use crate::{Element, NdError, Slice};
 
 impl Slice {

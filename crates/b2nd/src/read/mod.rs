@@ -16,7 +16,6 @@ pub(crate) mod batch;
     reason = "positions are inside the geometry of an array, which was checked"
 )]
 pub(crate) mod block_copier;
-pub(crate) mod buffer;
 pub(crate) mod futures;
 #[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
 pub(crate) mod items;
@@ -39,5 +38,3 @@ pub(crate) mod selected;
     reason = "positions are inside a selection, which was checked"
 )]
 pub(crate) mod slice;
-#[allow(clippy::arithmetic_side_effects, reason = "counts bytes of items that exist")]
-pub(crate) mod uniform;

@@ -1,8 +1,8 @@
-//! Limits the output that reading an array may cost.
+//! Allocates results, and limits the output that reading an array may cost.
 
-use b2_core::LimitExceeded;
+use b2_core::{LimitExceeded, memory};
 
-use crate::read::uniform::Uniform;
+use crate::read::selected::Uniform;
 use crate::{NdArray, NdError};
 
 /// Up to this many chunks, the work per chunk is negligible and not counted.
@@ -61,5 +61,19 @@ impl NdArray {
             asked = asked.max(work).saturating_add(unstored.shared_chunks.saturating_mul(SHARED_WORK));
         }
         Ok(LimitExceeded::check("bytes of zeros and repeated values", asked, "max_output", limit)?)
+    }
+}
+
+/// Allocates a zeroed buffer. Running out of memory is an error, not an abort.
+pub(crate) fn buffer(nbytes: u64) -> Result<Vec<u8>, NdError> {
+    let too_large = || NdError::TooLarge { asked: nbytes };
+    let len = usize::try_from(nbytes).map_err(|_| too_large())?;
+    memory::zeroed(len).map_err(|_| too_large())
+}
+
+pub(crate) fn check_len(have: usize, need: u64) -> Result<(), NdError> {
+    match have as u64 == need {
+        true => Ok(()),
+        false => Err(NdError::BufferLength { have, need: usize::try_from(need).unwrap_or(usize::MAX) }),
     }
 }

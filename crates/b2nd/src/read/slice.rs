@@ -10,7 +10,7 @@ use b2_frame::Destination;
 
 use crate::model::byte_order::NativeOrder;
 use crate::model::geometry::{coords, dimensions, for_each_position, product, strides};
-use crate::read::buffer::{buffer, check_len};
+use crate::read::output::{buffer, check_len};
 use crate::read::selected::{SliceRead, begin_read, read_selection, read_to_keep, touched_blocks};
 use crate::select::copy_plan::{BoxCopyPlan, CopyPlan, extent};
 use crate::select::point_copy_plan::PointCopyPlan;

@@ -5,7 +5,7 @@ use std::io;
 use b2_frame::Entry;
 
 use crate::model::geometry::{dimensions, product, strides};
-use crate::read::buffer::check_len;
+use crate::read::output::check_len;
 use crate::select::resolved::{AxisSelection, OutDim};
 use crate::write::source::{Amount, ChunkContent, Region, RegionSource, invalid};
 use crate::{ArrayBuilder, Dtype, Geometry, NdArray, NdError, Slice};

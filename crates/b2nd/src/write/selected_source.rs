@@ -7,7 +7,7 @@ use b2_core::{Control, for_each};
 use b2_frame::Target;
 
 use crate::model::geometry::{coords, strides};
-use crate::read::buffer::check_len;
+use crate::read::output::check_len;
 use crate::select::copy::copy_box;
 use crate::select::copy_plan::{ChunkPart, CopyPlan};
 use crate::select::resolved::{AxisSelection, OutDim};

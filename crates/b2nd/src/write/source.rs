@@ -7,7 +7,7 @@ use b2_chunk::{Chunk, SpecialKind};
 
 use crate::model::element::byte_order;
 use crate::model::geometry::{for_each_position, product, strides};
-use crate::read::buffer::{buffer, check_len};
+use crate::read::output::{buffer, check_len};
 use crate::select::copy::copy_box;
 use crate::{Dtype, Element, Geometry, NdArray, NdError, Slice};
 

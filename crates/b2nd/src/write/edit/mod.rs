@@ -5,14 +5,12 @@
 //! - `shape` grows and shrinks arrays without exposing old values.
 //! - `append` adds items at the end of an axis, and keeps rows in memory until they fill chunks.
 //! - `splice` inserts and removes along an axis.
-//! - `changed` reads the old array with other items at some positions.
-//! - `chunks` puts chunks into the frame.
+//! - `chunks` puts chunks into the frame, from the old array with other items at some positions.
 //! - `shared` changes items from many threads.
 //! - `attrs` changes attributes.
 
 mod append;
 mod attrs;
-mod changed_array;
 mod chunks;
 mod editor;
 mod set;
