@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::run::Crew;
+use crate::run::HelperThreads;
 use crate::{Cancelled, Control};
 
 /// Makes a result from each item in parallel. `each` receives the results in the order of the items, on any thread,
@@ -27,8 +27,8 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
 ) -> Result<(), E> {
     control.check()?;
     let most = most.min(control.max_threads()).saturating_sub(1);
-    let helpers = |crew: Crew| crew.helpers(nbytes, items.size_hint().1).min(most);
-    let crew = Crew::of(control, nbytes).map(|crew| (crew, helpers(crew)));
+    let helpers = |crew: HelperThreads| crew.helpers(nbytes, items.size_hint().1).min(most);
+    let crew = HelperThreads::of(control, nbytes).map(|crew| (crew, helpers(crew)));
     let Some((crew, helpers @ 1..)) = crew else {
         for item in items {
             control.check()?;

@@ -38,7 +38,7 @@ pub fn for_each<T: Send, S, E: Send + From<Cancelled>>(
     }
     #[cfg(feature = "rayon")]
     if let most @ 2.. = most.min(control.max_threads())
-        && let Some(crew) = pool::Crew::of(control, nbytes)
+        && let Some(crew) = pool::HelperThreads::of(control, nbytes)
         && let helpers @ 1.. = crew.helpers(nbytes, items.size_hint().1).min(most - 1)
     {
         let work = |state: &mut S, item| {
@@ -94,7 +94,9 @@ fn share<T: Send, S, E: Send>(
 /// Returns how many threads may work for `control`, including the calling one.
 pub fn workers(control: &Control) -> usize {
     #[cfg(feature = "rayon")]
-    return control.max_threads().min(pool::Crew::of(control, u64::MAX).map_or(1, |crew| crew.size()));
+    return control
+        .max_threads()
+        .min(pool::HelperThreads::of(control, u64::MAX).map_or(1, |crew| crew.size()));
     #[cfg(not(feature = "rayon"))]
     return {
         _ = control;
@@ -103,15 +105,15 @@ pub fn workers(control: &Control) -> usize {
 }
 
 #[cfg(feature = "rayon")]
-pub(crate) use pool::Crew;
+pub(crate) use pool::HelperThreads;
 
 /// Without feature `rayon` there are no helpers.
 #[cfg(not(feature = "rayon"))]
 #[derive(Clone, Copy)]
-pub(crate) enum Crew {}
+pub(crate) enum HelperThreads {}
 
 #[cfg(not(feature = "rayon"))]
-impl Crew {
+impl HelperThreads {
     pub(crate) fn of(_: &Control, _: u64) -> Option<Self> {
         None
     }
@@ -141,13 +143,13 @@ mod pool {
 
     /// The threads that may help.
     #[derive(Clone, Copy)]
-    pub(crate) enum Crew<'a> {
+    pub(crate) enum HelperThreads<'a> {
         /// The calling thread belongs to a rayon pool; its other threads help.
         Current,
         Of(&'a ThreadPool),
     }
 
-    impl<'a> Crew<'a> {
+    impl<'a> HelperThreads<'a> {
         /// Returns `None` if there is too little work for helpers, or if there are no threads.
         pub(crate) fn of(control: &'a Control, nbytes: u64) -> Option<Self> {
             // For one thread the threads of the process are not started, either.
@@ -203,7 +205,7 @@ mod pool {
         }
     }
 
-    impl Crew<'_> {
+    impl HelperThreads<'_> {
         pub(crate) fn for_each<T: Send, S, E: Send>(
             self,
             items: impl Iterator<Item = T> + Send,
