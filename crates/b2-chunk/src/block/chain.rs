@@ -9,7 +9,7 @@ use crate::{ChunkError, Plugins};
 /// A filter with its parameter and those [`FilterProperties`] that every block needs. Kept small, because chains are
 /// copied for every block.
 #[derive(Clone, Copy)]
-pub(crate) struct Active<'a> {
+pub(crate) struct ActiveFilter<'a> {
     pub(crate) filter: &'a dyn Filter,
     pub(crate) meta: u8,
     pub(crate) effect: Effect,
@@ -20,8 +20,8 @@ pub(crate) struct Active<'a> {
     count: u16,
 }
 
-impl<'a> Active<'a> {
-    const NONE: Active<'static> = Active {
+impl<'a> ActiveFilter<'a> {
+    const NONE: ActiveFilter<'static> = ActiveFilter {
         filter: &Shuffle,
         meta: 0,
         effect: Effect::Any,
@@ -42,9 +42,9 @@ impl<'a> Active<'a> {
     }
 
     /// Returns the same properties with another filter.
-    fn with<'b>(&self, filter: &'b dyn Filter) -> Active<'b> {
+    fn with<'b>(&self, filter: &'b dyn Filter) -> ActiveFilter<'b> {
         let Self { meta, effect, reference, in_parts, rows, count, .. } = *self;
-        Active { filter, meta, effect, reference, in_parts, rows, count }
+        ActiveFilter { filter, meta, effect, reference, in_parts, rows, count }
     }
 
     /// Returns the planes of filtered blocks whose length is a multiple of the planes' unit.
@@ -74,17 +74,17 @@ pub(crate) enum Shortcut {
 }
 
 /// The filters of a chain: their indices in the plugins, and the shared properties of their blocks.
-pub(crate) type SavedChain = Vec<(usize, Active<'static>)>;
+pub(crate) type SavedChain = Vec<(usize, ActiveFilter<'static>)>;
 
 /// Up to six filters, in the order in which they are applied or undone.
 #[derive(Clone, Copy)]
 pub(crate) struct Chain<'a> {
-    slots: [Active<'a>; 6],
+    slots: [ActiveFilter<'a>; 6],
     len: usize,
 }
 
 impl<'a> Chain<'a> {
-    pub(crate) const EMPTY: Chain<'static> = Chain { slots: [Active::NONE; 6], len: 0 };
+    pub(crate) const EMPTY: Chain<'static> = Chain { slots: [ActiveFilter::NONE; 6], len: 0 };
 
     /// Collects the filters of `slots`, for items of `typesize` bytes, except those for which `is_copy` returns true.
     pub(crate) fn new<'s>(
@@ -99,7 +99,7 @@ impl<'a> Chain<'a> {
             let filter = &**plugins.filter(slot.id)?;
             let properties = filter.properties(&cx, slot.meta);
             if !is_copy(&properties) {
-                chain.slots[chain.len] = Active::new(filter, slot.meta, &properties);
+                chain.slots[chain.len] = ActiveFilter::new(filter, slot.meta, &properties);
                 chain.len += 1;
             }
         }
@@ -108,7 +108,7 @@ impl<'a> Chain<'a> {
 
     /// Returns a form from which [`restored`](Self::restored) recreates this chain without a lookup of filters.
     pub(crate) fn saved(&self, plugins: &Plugins) -> Option<SavedChain> {
-        let kept = |active: &Active<'_>| {
+        let kept = |active: &ActiveFilter<'_>| {
             let index = plugins.filter_index(active.filter.id())?;
             Some((index, active.with(&Shuffle)))
         };
@@ -127,7 +127,7 @@ impl<'a> Chain<'a> {
 
     /// Returns which blocks of items of `typesize` bytes need no filters.
     pub(crate) fn shortcut(&self, typesize: usize) -> Shortcut {
-        let byte_planes = |filter: &Active<'_>| {
+        let byte_planes = |filter: &ActiveFilter<'_>| {
             filter.has_byte_planes()
                 && filter.planes_of(typesize).is_some_and(|planes| planes.count == typesize)
         };
@@ -138,7 +138,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    pub(crate) fn as_slice(&self) -> &[Active<'a>] {
+    pub(crate) fn as_slice(&self) -> &[ActiveFilter<'a>] {
         &self.slots[..self.len]
     }
 }

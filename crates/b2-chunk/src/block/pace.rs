@@ -9,7 +9,7 @@ pub(crate) const STEP: usize = 256 << 10;
 
 /// Counts finished blocks of a chunk and reports them to the control in groups. All blocks but the last have equal
 /// length.
-pub(crate) struct Pace<'c> {
+pub(crate) struct BlockProgress<'c> {
     control: &'c Control,
     nbytes: usize,
     blocksize: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Pace<'c> {
     group: usize,
 }
 
-impl<'c> Pace<'c> {
+impl<'c> BlockProgress<'c> {
     pub(crate) fn new(control: &'c Control, nbytes: usize, blocksize: usize) -> Self {
         let blocksize = blocksize.max(1);
         Self { control, nbytes, blocksize, group: (STEP / blocksize).max(1) }
@@ -59,7 +59,7 @@ mod tests {
                 ControlFlow::Continue(())
             });
             let control = control.begin(nbytes as u64, 1);
-            let pace = Pace::new(&control, nbytes, blocksize);
+            let pace = BlockProgress::new(&control, nbytes, blocksize);
             (0..nbytes.div_ceil(blocksize)).rev().for_each(|nblock| pace.done(nblock).unwrap());
             let [bytes, calls] = [0, 1].map(|i| told[i].load(Ordering::Relaxed));
             assert_eq!(bytes, nbytes as u64);

@@ -38,11 +38,11 @@ pub(crate) struct Scratch {
     /// The first block of a chunk that is compressed block by block.
     pub(crate) first: Vec<u8>,
     /// State of the last chunk that was read without a list of its blocks.
-    pub(crate) layout: Option<Box<KeptLayout>>,
-    pub(crate) decoder: Option<KeptDecoder>,
-    pub(crate) encoder: Option<KeptEncoder>,
+    pub(crate) layout: Option<Box<CachedLayout>>,
+    pub(crate) decoder: Option<CachedDecoder>,
+    pub(crate) encoder: Option<CachedEncoder>,
     /// State of the last chunk that was compressed.
-    pub(crate) header: Option<KeptHeader>,
+    pub(crate) header: Option<CachedHeader>,
 }
 
 thread_local! {
@@ -53,7 +53,7 @@ thread_local! {
 }
 
 /// A [`Scratch`] in use.
-pub(crate) enum InUse<'a> {
+pub(crate) enum ScratchGuard<'a> {
     /// Returns to the thread that drops it.
     Thread(Pooled<Box<Scratch>>),
     /// Belongs to a [`Compressor`](crate::Compressor) or [`Decompressor`](crate::Decompressor).
@@ -62,7 +62,7 @@ pub(crate) enum InUse<'a> {
     OfThread(&'a mut Scratch),
 }
 
-impl InUse<'_> {
+impl ScratchGuard<'_> {
     /// Takes the scratch of this thread, or an empty one if it is in use.
     pub(crate) fn of_thread() -> Self {
         let made = Pooled::take(&SCRATCH, |_| true, || Ok::<_, Infallible>(Box::default()));
@@ -73,11 +73,11 @@ impl InUse<'_> {
     }
 
     /// Borrows it.
-    pub(crate) fn lend(&mut self) -> InUse<'_> {
+    pub(crate) fn lend(&mut self) -> ScratchGuard<'_> {
         match self {
-            Self::Thread(scratch) => InUse::OfThread(scratch),
-            Self::Held(scratch) => InUse::Held(scratch),
-            Self::OfThread(scratch) => InUse::OfThread(scratch),
+            Self::Thread(scratch) => ScratchGuard::OfThread(scratch),
+            Self::Held(scratch) => ScratchGuard::Held(scratch),
+            Self::OfThread(scratch) => ScratchGuard::OfThread(scratch),
         }
     }
 
@@ -87,7 +87,7 @@ impl InUse<'_> {
     }
 }
 
-impl Deref for InUse<'_> {
+impl Deref for ScratchGuard<'_> {
     type Target = Scratch;
     fn deref(&self) -> &Scratch {
         match self {
@@ -97,7 +97,7 @@ impl Deref for InUse<'_> {
     }
 }
 
-impl DerefMut for InUse<'_> {
+impl DerefMut for ScratchGuard<'_> {
     fn deref_mut(&mut self) -> &mut Scratch {
         match self {
             Self::Thread(scratch) => scratch,
@@ -106,7 +106,7 @@ impl DerefMut for InUse<'_> {
     }
 }
 
-impl Drop for InUse<'_> {
+impl Drop for ScratchGuard<'_> {
     fn drop(&mut self) {
         self.free_large();
     }
@@ -181,7 +181,7 @@ fn stride(len: usize) -> usize {
 }
 
 /// A codec with the parameters of its creation. Codecs with dictionaries are not cached.
-pub(crate) struct KeptCodec<C: ?Sized> {
+pub(crate) struct CachedCodec<C: ?Sized> {
     plugins: Plugins,
     id: CodecId,
     level: u8,
@@ -191,10 +191,10 @@ pub(crate) struct KeptCodec<C: ?Sized> {
     pub(crate) codec: Box<C>,
 }
 
-pub(crate) type KeptDecoder = KeptCodec<dyn Decoder>;
-pub(crate) type KeptEncoder = KeptCodec<dyn Encoder>;
+pub(crate) type CachedDecoder = CachedCodec<dyn Decoder>;
+pub(crate) type CachedEncoder = CachedCodec<dyn Encoder>;
 
-impl<C: ?Sized> KeptCodec<C> {
+impl<C: ?Sized> CachedCodec<C> {
     pub(crate) fn new(
         plugins: &Plugins,
         id: CodecId,
@@ -217,7 +217,7 @@ impl<C: ?Sized> KeptCodec<C> {
 }
 
 /// The header of the chunks that are compressed with some parameters, without `cbytes`, and their filters.
-pub(crate) struct KeptHeader {
+pub(crate) struct CachedHeader {
     plugins: Plugins,
     codec: CodecId,
     codec_meta: u8,
@@ -231,7 +231,7 @@ pub(crate) struct KeptHeader {
     chain: Option<(SavedChain, Shortcut)>,
 }
 
-impl KeptHeader {
+impl CachedHeader {
     pub(crate) fn new(cparams: &CParams, header: ChunkHeader) -> Self {
         Self {
             plugins: cparams.plugins().clone(),
@@ -312,7 +312,7 @@ pub(crate) struct Plan {
 }
 
 /// The layout of a chunk without a dictionary.
-pub(crate) struct KeptLayout {
+pub(crate) struct CachedLayout {
     pub(crate) plugins: Plugins,
     pub(crate) layout: Layout,
     /// The filters to undo, once a block has been decoded.
@@ -321,7 +321,7 @@ pub(crate) struct KeptLayout {
     pub(crate) plan: Option<Plan>,
 }
 
-impl KeptLayout {
+impl CachedLayout {
     pub(crate) fn new(plugins: &Plugins, layout: Layout) -> Self {
         Self { plugins: plugins.clone(), layout, chain: None, plan: None }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::decode::decompress::Whole;
+use crate::decode::decompress::ParsedChunk;
 use crate::{ChunkError, ChunkHeader};
 
 /// A whole chunk in memory: its validated header and all its bytes. Cloning is cheap.
@@ -192,12 +192,12 @@ impl ChunkRef<'_> {
         }
     }
 
-    pub(super) fn whole(&self) -> Whole<'_> {
+    pub(super) fn whole(&self) -> ParsedChunk<'_> {
         let shared = match &self.stored {
             ChunkBytes::Shared(bytes) => Some(bytes),
             ChunkBytes::Borrowed(_) => None,
         };
-        Whole { header: &self.header, bytes: self.as_bytes(), shared, nchunk: self.nchunk }
+        ParsedChunk { header: &self.header, bytes: self.as_bytes(), shared, nchunk: self.nchunk }
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::bytes::checked_header;
 use super::make::check_room;
-use crate::block::scratch::{InUse, Scratch};
-use crate::decode::decompress::{Whole, decompress_whole};
+use crate::block::scratch::{Scratch, ScratchGuard};
+use crate::decode::decompress::{ParsedChunk, decompress_whole};
 use crate::decode::small::starts_like_last;
 use crate::encode::compress::compress_into;
 use crate::{CParams, ChunkError, DParams};
@@ -53,7 +53,7 @@ impl Compressor {
     /// Fails like [`Chunk::compress_bytes_into`](crate::Chunk::compress_bytes_into).
     pub fn compress_into(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, ChunkError> {
         check_room(src.len(), dst)?;
-        let header = compress_into(src, dst, &self.cparams, InUse::Held(&mut self.scratch))?;
+        let header = compress_into(src, dst, &self.cparams, ScratchGuard::Held(&mut self.scratch))?;
         Ok(header.cbytes())
     }
 }
@@ -92,8 +92,8 @@ impl Decompressor {
         let Some(dst) = dst.get_mut(..nbytes) else {
             return Err(ChunkError::argument("dst", format!("{have} bytes, expected at least {nbytes}")));
         };
-        let chunk = Whole { header, bytes, shared: None, nchunk: None };
-        decompress_whole(chunk, dst, &self.dparams, InUse::Held(&mut self.scratch))?;
+        let chunk = ParsedChunk { header, bytes, shared: None, nchunk: None };
+        decompress_whole(chunk, dst, &self.dparams, ScratchGuard::Held(&mut self.scratch))?;
         Ok(nbytes)
     }
 }

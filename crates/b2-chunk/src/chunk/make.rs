@@ -3,7 +3,7 @@
 use super::Chunk;
 use super::bytes::ChunkBytes;
 use super::patch;
-use crate::block::scratch::InUse;
+use crate::block::scratch::ScratchGuard;
 use crate::encode::compress::{self, EncodedChunk, PlainBlocks};
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::{CParams, ChunkError, Compression, DParams, Element, SpecialKind};
@@ -69,7 +69,7 @@ impl Chunk {
     /// As [`compress_bytes`](Self::compress_bytes); [`ChunkError::Argument`] also if `dst` is too short.
     pub fn compress_bytes_into(src: &[u8], dst: &mut [u8], cparams: &CParams) -> Result<usize, ChunkError> {
         check_room(src.len(), dst)?;
-        compress::compress_into(src, dst, cparams, InUse::of_thread()).map(|header| header.cbytes())
+        compress::compress_into(src, dst, cparams, ScratchGuard::of_thread()).map(|header| header.cbytes())
     }
 
     /// Compresses blocks that `blocks` provides one by one. The result is the same as that of

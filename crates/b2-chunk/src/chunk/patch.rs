@@ -3,7 +3,7 @@
 use b2_core::memory;
 
 use crate::block::fill::repeated;
-use crate::block::scratch::InUse;
+use crate::block::scratch::ScratchGuard;
 use crate::encode::compress::{blocks_header, refers_to_block0, write_header};
 use crate::encode::encoder::{BlockEncoder, most};
 use crate::model::layout::Body;
@@ -28,7 +28,7 @@ pub(crate) fn with_blocks(
     if refers_to_block0(cparams) || cparams.use_dict() || cparams.prefilter.is_set() {
         return Ok(None);
     }
-    let mut encoder = BlockEncoder::new(cparams, header, None, InUse::of_thread())?;
+    let mut encoder = BlockEncoder::new(cparams, header, None, ScratchGuard::of_thread())?;
     let mut encoded = memory::list(changed.len())?;
     for &(nblock, block) in changed {
         let len = lazy.block_range(nblock).len();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::ChunkRef;
-use crate::block::scratch::InUse;
+use crate::block::scratch::ScratchGuard;
 use crate::decode::decompress::{check, decompress, decompress_whole, get_bytes};
 use crate::{ChunkError, DParams, Element, LazyChunk};
 use b2_core::memory::{self, zeroed};
@@ -64,7 +64,7 @@ impl ChunkRef<'_> {
             let what = format!("{} bytes, expected {}", dst.len(), self.nbytes());
             return Err(ChunkError::argument("dst", what));
         }
-        decompress_whole(self.whole(), dst, dparams, InUse::of_thread())
+        decompress_whole(self.whole(), dst, dparams, ScratchGuard::of_thread())
     }
 
     /// Decompresses the values `items`. Only the blocks that contain them are decoded.
@@ -87,7 +87,7 @@ impl ChunkRef<'_> {
         let [start, end] = [start, end].map(|item| item.saturating_mul(T::ITEMSIZE));
         self.check_part(start..end, dparams)?;
         values(end.saturating_sub(start), |dst| {
-            get_bytes(self.whole(), start..end, dst, dparams, InUse::of_thread())
+            get_bytes(self.whole(), start..end, dst, dparams, ScratchGuard::of_thread())
         })
     }
 
@@ -100,7 +100,7 @@ impl ChunkRef<'_> {
     pub fn get_bytes(&self, range: Range<usize>, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
         self.check_part(range.clone(), dparams)?;
         let mut out = zeroed(range.len())?;
-        get_bytes(self.whole(), range, &mut out, dparams, InUse::of_thread())?;
+        get_bytes(self.whole(), range, &mut out, dparams, ScratchGuard::of_thread())?;
         Ok(out)
     }
 
@@ -116,7 +116,7 @@ impl ChunkRef<'_> {
         if range.end > self.nbytes() {
             return Err(self.out_of_range(&range));
         }
-        get_bytes(self.whole(), range, dst, dparams, InUse::of_thread())
+        get_bytes(self.whole(), range, dst, dparams, ScratchGuard::of_thread())
     }
 
     /// Decompresses the chunk and returns its blocks. This is how chunks with variable-length blocks are read, but it

@@ -2,7 +2,7 @@
 
 use b2_core::memory;
 
-use crate::block::scratch::KeptDecoder;
+use crate::block::scratch::CachedDecoder;
 use crate::decode::decompress::{begin, for_parts};
 use crate::model::layout::Body;
 use crate::{Chunk, ChunkError, DParams, LazyChunk};
@@ -28,7 +28,7 @@ pub struct ChunkReader {
     chunk: Chunk,
     dparams: DParams,
     lazy: LazyChunk,
-    codec: Option<KeptDecoder>,
+    codec: Option<CachedDecoder>,
     /// Decoded block 0, if other blocks refer to it.
     block0: Option<Vec<u8>>,
     last: Option<usize>,

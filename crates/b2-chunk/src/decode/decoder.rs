@@ -15,11 +15,11 @@ use b2_core::memory::{self, sized};
 use b2_filters::{FilterContext, FilterProperties, FilteredBlock, Planes};
 
 pub use self::parts::BlockParts;
-use crate::block::chain::{Active, Chain, SavedChain};
+use crate::block::chain::{ActiveFilter, Chain, SavedChain};
 use crate::block::fill::fill;
-use crate::block::scratch::{InUse, KeptDecoder, MAX_PLANES, ROOM};
+use crate::block::scratch::{CachedDecoder, MAX_PLANES, ROOM, ScratchGuard};
 use crate::decode::lazy::{LazyChunk, Starts};
-use crate::decode::streams::{Malformed, Stream, StreamFault, Streams};
+use crate::decode::streams::{MalformedStream, Stream, StreamFault, Streams};
 use crate::model::header::{FILTERS_AT, FLAGS_AT, UDCODEC_AT};
 use crate::model::layout::{Body, Layout, vl_block_nbytes};
 use crate::model::params::Destination;
@@ -35,7 +35,7 @@ pub struct BlockDecoder<'a> {
     /// In the order in which they are undone, the reverse of the header's.
     filters: Chain<'a>,
     /// Holds the decoder of the codec as well, once a stream needs it.
-    scratch: InUse<'a>,
+    scratch: ScratchGuard<'a>,
     streaming: bool,
 }
 
@@ -60,7 +60,7 @@ impl LazyChunk {
     /// [`ChunkError::UnknownFilter`] if a filter of the chunk is not registered.
     pub fn decoder<'a>(&'a self, dparams: &'a DParams) -> Result<BlockDecoder<'a>, ChunkError> {
         let starts = Starts::Lists { extents: &self.extents, plain: &self.starts };
-        BlockDecoder::new(&self.layout, starts, dparams, InUse::of_thread())
+        BlockDecoder::new(&self.layout, starts, dparams, ScratchGuard::of_thread())
     }
 }
 
@@ -69,7 +69,7 @@ impl<'a> BlockDecoder<'a> {
         layout: &'a Layout,
         starts: Starts<'a>,
         dparams: &'a DParams,
-        scratch: InUse<'a>,
+        scratch: ScratchGuard<'a>,
     ) -> Result<Self, ChunkError> {
         let header = &layout.header;
         let has_streams = matches!(layout.body, Body::Blocks { .. } | Body::VlBlocks { .. });
@@ -89,7 +89,7 @@ impl<'a> BlockDecoder<'a> {
         layout: &'a Layout,
         starts: Starts<'a>,
         dparams: &'a DParams,
-        mut scratch: InUse<'a>,
+        mut scratch: ScratchGuard<'a>,
         filters: Chain<'a>,
     ) -> Self {
         let header = &layout.header;
@@ -112,7 +112,7 @@ impl<'a> BlockDecoder<'a> {
     }
 
     /// Exchanges the state of the codec, which further decoders of the same chunk may reuse.
-    pub(crate) fn swap_codec(&mut self, codec: &mut Option<KeptDecoder>) {
+    pub(crate) fn swap_codec(&mut self, codec: &mut Option<CachedDecoder>) {
         std::mem::swap(&mut self.scratch.decoder, codec);
     }
 
@@ -256,21 +256,21 @@ impl<'a> BlockDecoder<'a> {
     fn undo_first(
         &mut self,
         block: &Block<'_>,
-        active: &Active<'_>,
+        active: &ActiveFilter<'_>,
         cx: &FilterContext<'_>,
         part: Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
-        let Active { filter, meta, .. } = active;
+        let ActiveFilter { filter, meta, .. } = active;
         let mut stored = [None; MAX_PLANES];
         let result = match self.decode_streams(block, active, &part, &mut stored)? {
-            Decoded::Planes { start } => {
+            DecodedStreams::Planes { start } => {
                 let planes = self.planes(&stored, block.nstreams, start);
                 let skipped = start * block.nstreams;
                 let part = part.start - skipped..part.end - skipped;
                 filter.backward_part(cx, *meta, FilteredBlock::Planes(&planes[..block.nstreams]), part, dst)
             }
-            Decoded::Block(stored) => match stored.unwrap_or_else(|| &self.scratch.a[..block.len()]) {
+            DecodedStreams::Block(stored) => match stored.unwrap_or_else(|| &self.scratch.a[..block.len()]) {
                 src if part.len() == src.len() => filter.backward(cx, *meta, src, dst),
                 src => filter.backward_part(cx, *meta, FilteredBlock::Block(src), part, dst),
             },
@@ -289,10 +289,10 @@ impl<'a> BlockDecoder<'a> {
     fn decode_streams<'s>(
         &mut self,
         block: &Block<'s>,
-        filter: &Active<'_>,
+        filter: &ActiveFilter<'_>,
         part: &Range<usize>,
         stored: &mut [Option<&'s [u8]>; MAX_PLANES],
-    ) -> Result<Decoded<'s>, ChunkError> {
+    ) -> Result<DecodedStreams<'s>, ChunkError> {
         let len = block.len();
         let planes = filter.planes_of(len);
         let prefix = |planes: &Planes| match part.end == len {
@@ -308,7 +308,7 @@ impl<'a> BlockDecoder<'a> {
             let from_start = planes.rows > 1 || part.start == 0;
             let start = if from_start { 0 } else { (part.start / planes.count).min(end) };
             self.decode_planes(block, start..end, stored)?;
-            return Ok(Decoded::Planes { start });
+            return Ok(DecodedStreams::Planes { start });
         }
         let need = match planes {
             // One stream holds all planes in order: all but the last are needed in full.
@@ -317,7 +317,7 @@ impl<'a> BlockDecoder<'a> {
             }
             _ => len,
         };
-        Ok(Decoded::Block(self.decode_block(block, need)?))
+        Ok(DecodedStreams::Block(self.decode_block(block, need)?))
     }
 
     /// Decodes the range `window` of each stream. Streams that are stored uncompressed are returned in `stored`; the
@@ -426,8 +426,8 @@ impl<'a> BlockDecoder<'a> {
         &mut self,
         nblock: usize,
         reference: Option<&[u8]>,
-        between: &[Active<'_>],
-        last: &Active<'_>,
+        between: &[ActiveFilter<'_>],
+        last: &ActiveFilter<'_>,
         from: &mut Vec<u8>,
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
@@ -436,7 +436,7 @@ impl<'a> BlockDecoder<'a> {
         let len = dst.len();
         let cx = self.context(reference, false);
         let result: Result<(), ChunkError> =
-            between.iter().try_for_each(|Active { filter, meta, .. }| {
+            between.iter().try_for_each(|ActiveFilter { filter, meta, .. }| {
                 filter.backward(&cx, *meta, &from[..len], sized(&mut to, len)?).map_err(failed)?;
                 std::mem::swap(from, &mut to);
                 Ok(())
@@ -467,7 +467,7 @@ impl<'a> BlockDecoder<'a> {
         let stream_len = len.checked_div(nstreams).unwrap_or(0);
         if stream_len == 0 || stream_len.checked_mul(nstreams) != Some(len) {
             let value = i64::try_from(len).unwrap_or(i64::MAX);
-            return Err(self.malformed(nblock, Malformed { pos: 0, fault: StreamFault::Split, value }));
+            return Err(self.malformed(nblock, MalformedStream { pos: 0, fault: StreamFault::Split, value }));
         }
         Ok(Block { nblock, stored, nstreams, stream_len, streams: Streams::new(stored, stream_len) })
     }
@@ -478,7 +478,7 @@ impl<'a> BlockDecoder<'a> {
     }
 
     #[cold]
-    fn malformed(&self, nblock: usize, Malformed { pos, fault, value }: Malformed) -> ChunkError {
+    fn malformed(&self, nblock: usize, MalformedStream { pos, fault, value }: MalformedStream) -> ChunkError {
         let (field, expected) = fault.words();
         let offset = self.starts.start(nblock).saturating_add(pos as u64);
         ChunkError::Block { nblock, field, offset, value, expected }
@@ -511,7 +511,13 @@ impl<'a> BlockDecoder<'a> {
                 let cx = codec_context(layout, dparams);
                 let codec = dparams.plugins.codec(id).map_err(|error| in_header(error, header))?;
                 let codec = codec.decoder(&cx).map_err(failed)?;
-                none.insert(KeptDecoder::new(&dparams.plugins, id, &cx, &dparams.container.blockshape, codec))
+                none.insert(CachedDecoder::new(
+                    &dparams.plugins,
+                    id,
+                    &cx,
+                    &dparams.container.blockshape,
+                    codec,
+                ))
             }
         };
         let codec = &mut kept.codec;
@@ -564,7 +570,7 @@ impl Block<'_> {
 }
 
 /// The location of the decoded streams of a block.
-enum Decoded<'s> {
+enum DecodedStreams<'s> {
     /// Each stream is one plane, decoded from its byte `start` on.
     Planes { start: usize },
     /// The block is in one piece: this slice, or `scratch.a` if it is `None`.

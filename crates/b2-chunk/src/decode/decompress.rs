@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::block::chain::{Chain, SavedChain};
 use crate::block::fill::fill;
-use crate::block::pace::{Pace, STEP};
-use crate::block::scratch::{InUse, KeptLayout, Scratch};
+use crate::block::pace::{BlockProgress, STEP};
+use crate::block::scratch::{CachedLayout, Scratch, ScratchGuard};
 use crate::decode::decoder::BlockDecoder;
 use crate::decode::lazy::{
     LazyChunk, LazyHead, ParsedTables, Starts, Tables, read_tables, recovery_candidate,
@@ -24,7 +24,7 @@ const SMALL_BLOCK: usize = 4096;
 
 /// A complete chunk in memory, with its parsed header.
 #[derive(Clone, Copy)]
-pub(crate) struct Whole<'c> {
+pub(crate) struct ParsedChunk<'c> {
     pub(crate) header: &'c ChunkHeader,
     pub(crate) bytes: &'c [u8],
     /// The same bytes as a shared buffer, if they are in one.
@@ -32,7 +32,7 @@ pub(crate) struct Whole<'c> {
     pub(crate) nchunk: Option<usize>,
 }
 
-impl Whole<'_> {
+impl ParsedChunk<'_> {
     /// Locates the blocks.
     pub(crate) fn lazy(&self, dparams: &DParams) -> Result<LazyChunk, ChunkError> {
         let have = self.bytes.len() as u64;
@@ -85,10 +85,10 @@ const MAX_SERIAL_LEN: usize = 64 << 10;
 
 /// Decompresses the whole chunk into `dst`, which has its length. `scratch` is used if this thread does all the work.
 pub(crate) fn decompress_whole(
-    chunk: Whole<'_>,
+    chunk: ParsedChunk<'_>,
     dst: &mut [u8],
     dparams: &DParams,
-    mut scratch: InUse<'_>,
+    mut scratch: ScratchGuard<'_>,
 ) -> Result<(), ChunkError> {
     if dst.len() <= MAX_SERIAL_LEN {
         if small::like_last(chunk.bytes, dst, dparams, &mut scratch).is_some() {
@@ -106,12 +106,12 @@ pub(crate) fn decompress_whole(
 /// Decompresses a chunk of one block, with the header of the chunk before it, at the lowest fixed cost. Returns `None`
 /// for other chunks, and where a table is malformed.
 fn like_last(
-    chunk: &Whole<'_>,
+    chunk: &ParsedChunk<'_>,
     dst: &mut [u8],
     dparams: &DParams,
-    scratch: &mut InUse<'_>,
+    scratch: &mut ScratchGuard<'_>,
 ) -> Option<Result<(), ChunkError>> {
-    let Whole { header, bytes, .. } = *chunk;
+    let ParsedChunk { header, bytes, .. } = *chunk;
     let last = scratch.layout.as_ref().filter(|last| last.layout.nblocks == 1)?;
     // If the plugins are others, this is a wrong chain, and `adapt` returns `None`.
     let filters = Chain::restored(&dparams.plugins, last.chain.as_ref()?)?;
@@ -172,7 +172,7 @@ pub(crate) fn decompress(
         return Ok(control.advance(dst.len() as u64)?);
     }
     let blocksize = lazy.blocksize();
-    let pace = Pace::new(control, dst.len(), blocksize);
+    let pace = BlockProgress::new(control, dst.len(), blocksize);
     let threads = dparams.limits.threads(lazy.block_memory());
     let work =
         (chunk.len().max(dst.len()) as u64).saturating_mul(dparams.plugins.decoding_cost(lazy.header()));
@@ -256,11 +256,11 @@ pub(crate) fn check(
 
 /// Decompresses the uncompressed bytes `range`, which is inside the chunk and as long as `out`.
 pub(crate) fn get_bytes(
-    chunk: Whole<'_>,
+    chunk: ParsedChunk<'_>,
     range: Range<usize>,
     out: &mut [u8],
     dparams: &DParams,
-    mut scratch: InUse<'_>,
+    mut scratch: ScratchGuard<'_>,
 ) -> Result<(), ChunkError> {
     let header = chunk.header;
     dparams.limits.check_chunk(header.nbytes() as u64)?;
@@ -281,7 +281,7 @@ pub(crate) fn get_bytes(
         Some(Err(Some(out_of_memory))) => return Err(out_of_memory.into()),
         _ => {}
     }
-    if let Some(mut glance) = Glance::new(chunk, dparams, &mut scratch)?
+    if let Some(mut glance) = BlockLookup::new(chunk, dparams, &mut scratch)?
         && glance.finds(&range)
     {
         let result = glance.get_bytes(&range, out, control, dparams, scratch.lend());
@@ -338,18 +338,22 @@ pub(crate) fn for_parts(
 
 /// A chunk with blocks of equal length, without a list of all block extents: it reads only the block starts it needs,
 /// which makes small reads of large chunks faster.
-struct Glance<'c> {
-    layout: Box<KeptLayout>,
+struct BlockLookup<'c> {
+    layout: Box<CachedLayout>,
     bytes: &'c [u8],
     bstarts: &'c [[u8; 4]],
     /// End of block starts and dictionary, in bytes.
     tables_end: usize,
 }
 
-impl<'c> Glance<'c> {
-    /// Returns `None` if the chunk is of another kind or malformed; [`Whole::lazy`] then reports the error.
-    fn new(chunk: Whole<'c>, dparams: &DParams, scratch: &mut Scratch) -> Result<Option<Self>, OutOfMemory> {
-        let Whole { header, bytes, .. } = chunk;
+impl<'c> BlockLookup<'c> {
+    /// Returns `None` if the chunk is of another kind or malformed; [`ParsedChunk::lazy`] then reports the error.
+    fn new(
+        chunk: ParsedChunk<'c>,
+        dparams: &DParams,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let ParsedChunk { header, bytes, .. } = chunk;
         if header.is_vl() || dparams.has_postfilter() || recovery_candidate(header, dparams).is_some() {
             return Ok(None);
         }
@@ -364,7 +368,7 @@ impl<'c> Glance<'c> {
             None => {
                 let body = Body::Blocks { dict: dict.map(|dict| chunk.keep(dict)).transpose()? };
                 let layout = Layout::new(header.clone(), body, &dparams.plugins);
-                Box::new(KeptLayout::new(&dparams.plugins, layout))
+                Box::new(CachedLayout::new(&dparams.plugins, layout))
             }
         };
         Ok(Some(Self { layout, bytes, bstarts, tables_end: end as usize }))
@@ -418,12 +422,12 @@ impl<'c> Glance<'c> {
         out: &mut [u8],
         control: &Control,
         dparams: &DParams,
-        scratch: InUse<'_>,
+        scratch: ScratchGuard<'_>,
     ) -> Result<(), ChunkError> {
         let chain = self.decode(range, out, control, dparams, scratch)?;
         if self.layout.chain.is_none() {
             self.layout.chain = chain;
-            let KeptLayout { layout, chain, plan, .. } = &mut *self.layout;
+            let CachedLayout { layout, chain, plan, .. } = &mut *self.layout;
             *plan = chain.as_ref().and_then(|chain| small::plan(self.bytes, layout, chain, dparams));
         }
         Ok(())
@@ -436,7 +440,7 @@ impl<'c> Glance<'c> {
         out: &mut [u8],
         control: &Control,
         dparams: &DParams,
-        scratch: InUse<'_>,
+        scratch: ScratchGuard<'_>,
     ) -> Result<Option<SavedChain>, ChunkError> {
         let layout = &self.layout.layout;
         let nblocks = layout.blocks_of(range);

@@ -22,7 +22,7 @@ pub(crate) enum Streams<'a> {
 
 /// What is malformed in a stored block. Kept small, since it is part of every result of [`Streams::next`].
 #[derive(Debug)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedStream {
     /// Offset of the field from the start of the block.
     pub(crate) pos: usize,
     pub(crate) fault: StreamFault,
@@ -72,13 +72,13 @@ impl<'a> Streams<'a> {
 
     /// Reads the next stream. The caller knows how many there are.
     #[inline(always)] // A result passed through memory costs as much as a short stream: its load waits for the stores.
-    pub(crate) fn next(&mut self) -> Result<Stream<'a>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Stream<'a>, MalformedStream> {
         let (stored, pos, stream_len) = match self {
             Self::Single(stream) => return Ok(*stream),
             Self::Listed { stored, pos, stream_len } => (*stored, pos, *stream_len),
         };
         let start = *pos;
-        let fail = |pos, fault, value| Err(Malformed { pos, fault, value });
+        let fail = |pos, fault, value| Err(MalformedStream { pos, fault, value });
         let rest = stored.get(start..).unwrap_or_default();
         let Some((csize, rest)) = rest.split_first_chunk::<4>() else {
             let room = i64::try_from(rest.len()).unwrap_or(i64::MAX);

@@ -8,8 +8,8 @@ use b2_core::memory::{self, sized, zeroed};
 use b2_filters::{FilterId, FilterSlot, Reference};
 use bytes::Bytes;
 
-use crate::block::pace::Pace;
-use crate::block::scratch::{InUse, KeptHeader};
+use crate::block::pace::BlockProgress;
+use crate::block::scratch::{CachedHeader, ScratchGuard};
 use crate::encode::blocksize::{blocksize, is_split};
 use crate::encode::blosc1;
 use crate::encode::dict::{train, train_vl};
@@ -29,7 +29,7 @@ const MAX_VALUE_LEN: usize = 4096;
 pub(crate) type EncodedChunk = (ChunkHeader, Bytes);
 
 pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<EncodedChunk, ChunkError> {
-    let mut scratch = InUse::of_thread();
+    let mut scratch = ScratchGuard::of_thread();
     let control = &cparams.control().begin(src.len() as u64, cparams.itemsize() as u64);
     let made = prefiltered(src, cparams, control)?;
     let src = made.as_deref().unwrap_or(src);
@@ -56,7 +56,7 @@ pub(crate) fn compress_into(
     src: &[u8],
     dst: &mut [u8],
     cparams: &CParams,
-    mut scratch: InUse<'_>,
+    mut scratch: ScratchGuard<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
     let control = &cparams.control().begin(src.len() as u64, cparams.itemsize() as u64);
     let made = prefiltered(src, cparams, control)?;
@@ -79,9 +79,9 @@ pub(crate) fn compress_blocks_into(
     cparams: &CParams,
 ) -> Result<ChunkHeader, ChunkError> {
     // Only this buffer: the rest of the scratch is for the encoders.
-    let mut first = std::mem::take(&mut InUse::of_thread().first);
+    let mut first = std::mem::take(&mut ScratchGuard::of_thread().first);
     let result = compress_blocks_with(blocks, &mut first, dst, cparams);
-    InUse::of_thread().first = first;
+    ScratchGuard::of_thread().first = first;
     result
 }
 
@@ -99,13 +99,13 @@ fn compress_blocks_with(
         if !repeats(1) && !repeats(cparams.itemsize()) {
             let control = &cparams.control().begin(nbytes as u64, cparams.itemsize() as u64);
             let blocks = WithFirst { blocks, first };
-            let scratch = InUse::of_thread();
+            let scratch = ScratchGuard::of_thread();
             return write_blocks(PlainSource::Blocks(&blocks), cparams, control, header, dst, scratch);
         }
     }
     let plain = sized(buffer, nbytes)?;
     copy_blocks(blocks, new_header(nbytes, cparams)?.blocksize().max(1), plain)?;
-    compress_into(plain, dst, cparams, InUse::of_thread())
+    compress_into(plain, dst, cparams, ScratchGuard::of_thread())
 }
 
 /// Returns the header of a chunk whose blocks can be encoded one by one, without seeing the others.
@@ -247,7 +247,7 @@ pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Encoded
         threads,
         blocks.iter().zip(&mut encoded).enumerate(),
         nbytes as u64,
-        || BlockEncoder::new(cparams, &header, dict.as_deref(), InUse::of_thread()),
+        || BlockEncoder::new(cparams, &header, dict.as_deref(), ScratchGuard::of_thread()),
         |encoder, (nblock, (block, out))| {
             *out = encoder.encode_vl(nblock, block)?;
             Ok(control.advance(block.len() as u64)?)
@@ -319,7 +319,7 @@ impl<'s> Plan<'s> {
         src: &'s [u8],
         cparams: &CParams,
         control: &Control,
-        scratch: &mut InUse<'_>,
+        scratch: &mut ScratchGuard<'_>,
     ) -> Result<Self, ChunkError> {
         if src.is_empty() {
             let mut header = new_header(src.len(), cparams)?;
@@ -338,7 +338,7 @@ impl<'s> Plan<'s> {
             None => {
                 let header = blocks_header(src.len(), cparams)?;
                 scratch.header =
-                    scratch.may_keep(cparams.plugins()).then(|| KeptHeader::new(cparams, header.clone()));
+                    scratch.may_keep(cparams.plugins()).then(|| CachedHeader::new(cparams, header.clone()));
                 header
             }
         };
@@ -434,16 +434,16 @@ fn repeats(src: &[u8], width: usize, control: &Control) -> bool {
         || Ok(()),
         |(), start| {
             let end = (start + piece + width).min(src.len());
-            if src[start..end - width] == src[start + width..end] { Ok(()) } else { Err(Differs) }
+            if src[start..end - width] == src[start + width..end] { Ok(()) } else { Err(ItemsDiffer) }
         },
     );
     differs.is_ok()
 }
 
 /// Two items differ, or the call was cancelled. After a cancellation, the next step of the call fails.
-struct Differs;
+struct ItemsDiffer;
 
-impl From<b2_core::Cancelled> for Differs {
+impl From<b2_core::Cancelled> for ItemsDiffer {
     fn from(_: b2_core::Cancelled) -> Self {
         Self
     }
@@ -495,7 +495,7 @@ fn write_blocks(
     control: &Control,
     mut header: ChunkHeader,
     dst: &mut [u8],
-    scratch: InUse<'_>,
+    scratch: ScratchGuard<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
     let (nbytes, blocksize, split) = (src.len(), header.blocksize(), header.is_split());
     if let PlainSource::Slice(src) = src
@@ -527,13 +527,13 @@ fn write_blocks(
         return finish_stored(header, src, dst);
     };
     let joiner = Joiner::new(room, header.nblocks())?;
-    let pace = Pace::new(control, nbytes, blocksize);
+    let pace = BlockProgress::new(control, nbytes, blocksize);
     for_each(
         control,
         threads,
         0..header.nblocks(),
         nbytes as u64 * encoding_cost(cparams),
-        || BlockEncoder::new(cparams, &header, dict.as_deref(), InUse::of_thread()),
+        || BlockEncoder::new(cparams, &header, dict.as_deref(), ScratchGuard::of_thread()),
         |encoder, nblock| {
             let start = nblock * blocksize;
             let (mut buffer, mut plain) = encoder.take_buffers();
@@ -580,7 +580,7 @@ fn write_few(
     control: &Control,
     mut header: ChunkHeader,
     dst: &mut [u8],
-    scratch: InUse<'_>,
+    scratch: ScratchGuard<'_>,
 ) -> Result<ChunkHeader, ChunkError> {
     let blocksize = header.blocksize();
     threads(cparams, blocksize, 0, false)?;
@@ -717,7 +717,7 @@ fn prefiltered(src: &[u8], cparams: &CParams, control: &Control) -> Result<Optio
     let mut made = zeroed(src.len())?;
     // Progress is counted when bytes are compressed. The quiet control only lets the call be cancelled here as well.
     let control = control.quiet();
-    let pace = Pace::new(&control, src.len(), blocksize);
+    let pace = BlockProgress::new(&control, src.len(), blocksize);
     for_each(
         &control,
         usize::MAX,
@@ -755,6 +755,6 @@ fn reference_block(
     if header.nblocks() < 2 || !header.filters.iter().any(refers) {
         return Ok(None);
     }
-    let encoder = BlockEncoder::new(cparams, header, None, InUse::of_thread())?;
+    let encoder = BlockEncoder::new(cparams, header, None, ScratchGuard::of_thread())?;
     encoder.decodable(src.block(0..header.blocksize(), &mut Vec::new())?).map(Some)
 }

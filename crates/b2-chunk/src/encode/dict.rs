@@ -1,6 +1,6 @@
 //! Trains the dictionary of a chunk.
 
-use crate::block::scratch::InUse;
+use crate::block::scratch::ScratchGuard;
 use crate::encode::encoder::BlockEncoder;
 use crate::model::header::MAX_DICT_LEN;
 use crate::{CParams, ChunkError, ChunkHeader};
@@ -21,7 +21,7 @@ pub(crate) fn train(
     if max_len < 256 || sample_len == 0 {
         return Ok(None);
     }
-    let encoder = BlockEncoder::new(cparams, header, None, InUse::of_thread())?;
+    let encoder = BlockEncoder::new(cparams, header, None, ScratchGuard::of_thread())?;
     let mut samples = memory::list(src.len())?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for (nblock, block) in src.chunks(header.blocksize()).enumerate() {
@@ -42,7 +42,7 @@ pub(crate) fn train_vl(
     if max_len < 256 {
         return Ok(None);
     }
-    let encoder = BlockEncoder::new(cparams, header, None, InUse::of_thread())?;
+    let encoder = BlockEncoder::new(cparams, header, None, ScratchGuard::of_thread())?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut samples = memory::list(header.nbytes())?;
     for (nblock, block) in blocks.iter().enumerate() {

@@ -4,9 +4,9 @@ use b2_codecs::{CodecContext, CodecError, Encoded, Encoder};
 use b2_core::memory::{self, sized};
 use b2_filters::{FilterContext, FilterProperties};
 
-use crate::block::chain::{Active, Chain, Shortcut};
+use crate::block::chain::{ActiveFilter, Chain, Shortcut};
 use crate::block::fill::{repeated, run_value};
-use crate::block::scratch::{InUse, KeptEncoder};
+use crate::block::scratch::{CachedEncoder, ScratchGuard};
 use crate::{CParams, ChunkError, ChunkHeader};
 
 /// Encodes blocks of one chunk on one thread.
@@ -17,7 +17,7 @@ pub(crate) struct BlockEncoder<'a> {
     shortcut: Shortcut,
     dict: Option<&'a [u8]>,
     /// Holds the encoder of the codec as well.
-    scratch: InUse<'a>,
+    scratch: ScratchGuard<'a>,
 }
 
 impl Drop for BlockEncoder<'_> {
@@ -33,7 +33,7 @@ impl<'a> BlockEncoder<'a> {
         cparams: &'a CParams,
         header: &'a ChunkHeader,
         dict: Option<&'a [u8]>,
-        mut scratch: InUse<'a>,
+        mut scratch: ScratchGuard<'a>,
     ) -> Result<Self, ChunkError> {
         if let Some(kept) = &scratch.encoder
             && !kept.fits(cparams.plugins(), cparams.codec(), &codec_context(cparams, dict))
@@ -122,7 +122,7 @@ impl<'a> BlockEncoder<'a> {
     ) -> Result<&'s [u8], ChunkError> {
         let cx = self.context(reference);
         let len = src.len();
-        for (i, Active { filter, meta, .. }) in self.filters.as_slice().iter().enumerate() {
+        for (i, ActiveFilter { filter, meta, .. }) in self.filters.as_slice().iter().enumerate() {
             let from = if i == 0 { src } else { &front[..len] };
             filter
                 .forward(&cx, *meta, from, sized(back, len)?)
@@ -140,7 +140,7 @@ impl<'a> BlockEncoder<'a> {
             .apply_filters(0, block0, None, &mut a, &mut b)
             .and_then(|block| Ok(memory::copied(block)?))?;
         let cx = self.context(None);
-        for Active { filter, meta, .. } in self.filters.as_slice().iter().rev() {
+        for ActiveFilter { filter, meta, .. } in self.filters.as_slice().iter().rev() {
             let mut plain = memory::zeroed(block.len())?;
             filter
                 .backward(&cx, *meta, &block, &mut plain)
@@ -209,17 +209,17 @@ fn codec_context<'a>(cparams: &'a CParams, dict: Option<&'a [u8]>) -> CodecConte
 
 /// Returns the encoder in `kept`, creating it if necessary.
 fn codec<'k>(
-    kept: &'k mut Option<KeptEncoder>,
+    kept: &'k mut Option<CachedEncoder>,
     cparams: &CParams,
     dict: Option<&[u8]>,
-) -> Result<&'k mut KeptEncoder, ChunkError> {
+) -> Result<&'k mut CachedEncoder, ChunkError> {
     match kept {
         Some(kept) => Ok(kept),
         none => {
             let (plugins, id, cx) = (cparams.plugins(), cparams.codec(), codec_context(cparams, dict));
             let codec = plugins.codec(id)?.encoder(&cx);
             let codec = codec.map_err(|source| ChunkError::Codec { nblock: 0, nstream: 0, source })?;
-            Ok(none.insert(KeptEncoder::new(plugins, id, &cx, &cparams.blockshape, codec)))
+            Ok(none.insert(CachedEncoder::new(plugins, id, &cx, &cparams.blockshape, codec)))
         }
     }
 }

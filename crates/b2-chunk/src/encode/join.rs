@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ChunkError;
-use crate::block::scratch::InUse;
+use crate::block::scratch::ScratchGuard;
 use crate::encode::encoder::EncodedLen;
 use b2_core::{
     OutOfMemory,
@@ -126,7 +126,7 @@ impl<'d> Joiner<'d> {
     pub(crate) fn finish(self) -> Option<JoinedBlocks> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(block) = state.spare.into_iter().next() {
-            let mut scratch = InUse::of_thread();
+            let mut scratch = ScratchGuard::of_thread();
             if scratch.block.is_empty() {
                 scratch.block = block;
             }

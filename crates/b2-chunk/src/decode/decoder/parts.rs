@@ -7,10 +7,10 @@ use b2_core::memory::sized;
 use b2_filters::{FilterContext, FilterError, FilteredBlock, Planes, Reference};
 
 use crate::ChunkError;
-use crate::block::chain::Active;
+use crate::block::chain::ActiveFilter;
 use crate::block::fill::fill;
 use crate::block::scratch::MAX_PLANES;
-use crate::decode::decoder::{Block, BlockDecoder, Decoded, worth};
+use crate::decode::decoder::{Block, BlockDecoder, DecodedStreams, worth};
 use crate::decode::streams::Stream;
 use crate::model::layout::{Body, vl_block_nbytes};
 
@@ -26,17 +26,17 @@ enum PartSource<'d> {
     /// The uncompressed bytes.
     Plain(&'d [u8]),
     /// The planes from which the filter restores the block.
-    Planes { filter: Undo<'d>, planes: [&'d [u8]; MAX_PLANES], count: usize },
+    Planes { filter: PartFilter<'d>, planes: [&'d [u8]; MAX_PLANES], count: usize },
     /// The filtered block, which consists of `count` planes.
-    FilteredBlock { filter: Undo<'d>, block: &'d [u8], count: usize },
+    FilteredBlock { filter: PartFilter<'d>, block: &'d [u8], count: usize },
 }
 
-struct Undo<'d> {
-    filter: Active<'d>,
+struct PartFilter<'d> {
+    filter: ActiveFilter<'d>,
     cx: FilterContext<'d>,
 }
 
-impl Undo<'_> {
+impl PartFilter<'_> {
     fn part(
         &self,
         src: FilteredBlock<'_>,
@@ -44,7 +44,7 @@ impl Undo<'_> {
         dst: &mut [u8],
         streaming: bool,
     ) -> Result<(), FilterError> {
-        let Active { filter, meta, .. } = self.filter;
+        let ActiveFilter { filter, meta, .. } = self.filter;
         filter.backward_part(&self.cx.streaming(streaming), meta, src, part, dst)
     }
 }
@@ -99,12 +99,12 @@ impl<'a> BlockDecoder<'a> {
         }
         let mut stored_planes = [None; MAX_PLANES];
         let decoded = self.decode_streams(&block, &filter, &(0..hull.end), &mut stored_planes)?;
-        let filter = Undo { filter, cx: self.context(None, false) };
+        let filter = PartFilter { filter, cx: self.context(None, false) };
         let source = match decoded {
-            Decoded::Planes { start } => {
+            DecodedStreams::Planes { start } => {
                 PartSource::Planes { filter, planes: self.planes(&stored_planes, count, start), count }
             }
-            Decoded::Block(stored) => {
+            DecodedStreams::Block(stored) => {
                 let block = stored.unwrap_or_else(|| &self.scratch.a[..len]);
                 PartSource::FilteredBlock { filter, block, count }
             }
@@ -266,10 +266,10 @@ impl<'a> BlockDecoder<'a> {
 
     /// Returns the filters to undo if the pipeline allows parts of blocks of `len` bytes to be decoded: the filter next
     /// to the codec, and a delta filter after it.
-    fn undone_in_part(&self, len: usize) -> Option<(Option<Active<'a>>, Option<Active<'a>>)> {
-        let refers = |filter: &Active<'_>, to| filter.reference == to;
+    fn undone_in_part(&self, len: usize) -> Option<(Option<ActiveFilter<'a>>, Option<ActiveFilter<'a>>)> {
+        let refers = |filter: &ActiveFilter<'_>, to| filter.reference == to;
         // Other filters undo the whole block, in a separate buffer that the limits do not count.
-        let in_parts = |filter: &Active<'_>| filter.in_parts || filter.planes_of(len).is_some();
+        let in_parts = |filter: &ActiveFilter<'_>| filter.in_parts || filter.planes_of(len).is_some();
         // Delta works word by word, on the output of the filter before it.
         let (delta, front) = match self.filters.as_slice().split_last() {
             Some((last, front)) if refers(last, Reference::Words) => (Some(*last), front),
@@ -321,7 +321,7 @@ impl<'a> BlockDecoder<'a> {
         let Some((filter, delta)) = self.undone_in_part(len) else {
             return self.part_of_whole(nblock, stored, block0, len, part, dst);
         };
-        let Some(Active { filter: delta, meta, .. }) = delta else {
+        let Some(ActiveFilter { filter: delta, meta, .. }) = delta else {
             return self.part_before_delta(&block, filter, part, dst);
         };
         let reference = self.reference(nblock, block0)?;
@@ -356,7 +356,7 @@ impl<'a> BlockDecoder<'a> {
     fn part_before_delta(
         &mut self,
         block: &Block<'_>,
-        filter: Option<Active<'_>>,
+        filter: Option<ActiveFilter<'_>>,
         part: Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), ChunkError> {
