@@ -9,7 +9,7 @@ use crate::format::index::Entry;
 use crate::read::chunk_head::ChunkHead;
 use crate::read::chunk_plan::ChunkPlan;
 use crate::read::plan::{Plan, Step, ended};
-use crate::read::super_chunk::On;
+use crate::read::super_chunk::BoundPlan;
 use crate::read::whole_chunk_plan::{CompareMode, WholeChunkPlan};
 use crate::{FrameError, SuperChunk};
 
@@ -72,7 +72,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn head(self) -> Result<LazyChunk, FrameError> {
-        self.run_plan(ChunkPlan::new(self.frame, self.nchunk).map(|plan| On(self.frame, plan)))
+        self.run_plan(ChunkPlan::new(self.frame, self.nchunk).map(|plan| BoundPlan(self.frame, plan)))
             .map(ChunkHead::into_chunk)
     }
 
@@ -125,7 +125,7 @@ impl<'a> ChunkRef<'a> {
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
     #[doc(hidden)]
     pub fn plan(self) -> Result<impl Plan<Output = Chunk> + use<'a>, FrameError> {
-        Ok(On(self.frame, WholeChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
+        Ok(BoundPlan(self.frame, WholeChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
     }
 
     /// Returns a plan that reads the chunk, verifies it according to [`Compare`](crate::Compare), and decodes it.
@@ -138,19 +138,19 @@ impl<'a> ChunkRef<'a> {
         decode: D,
     ) -> Result<impl Plan<Output = T> + use<'a, T, D>, FrameError> {
         let plan = WholeChunkPlan::new(self.frame, self.nchunk, CompareMode::Decoded)?;
-        Ok(Decoding { chunk: self, plan: On(self.frame, plan), decode: Some(decode) })
+        Ok(DecodePlan { chunk: self, plan: BoundPlan(self.frame, plan), decode: Some(decode) })
     }
 }
 
 /// A plan that reads a chunk and decodes it.
-struct Decoding<'a, D> {
+struct DecodePlan<'a, D> {
     chunk: ChunkRef<'a>,
-    plan: On<'a, WholeChunkPlan>,
+    plan: BoundPlan<'a, WholeChunkPlan>,
     /// `None` after the plan has ended.
     decode: Option<D>,
 }
 
-impl<T, D: FnOnce(&Chunk) -> Result<T, ChunkError>> Plan for Decoding<'_, D> {
+impl<T, D: FnOnce(&Chunk) -> Result<T, ChunkError>> Plan for DecodePlan<'_, D> {
     type Output = T;
 
     fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<T>, FrameError> {

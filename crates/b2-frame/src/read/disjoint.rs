@@ -74,7 +74,7 @@ impl<'a> Destination<'a> {
             unsafe { self.start.write_bytes(0, self.len) };
         }
         // SAFETY: As above; all bytes are initialised now. Nothing writes uninitialised bytes to it later: the only
-        // other way to write is through `Disjoint`, which takes `self` too.
+        // other way to write is through `DisjointBuffer`, which takes `self` too.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -91,7 +91,7 @@ pub(crate) trait SharedBuffer: Sync {
 }
 
 /// An initialised buffer that is filled through any number of [`Writer`]s.
-pub(crate) struct Disjoint<'a> {
+pub(crate) struct DisjointBuffer<'a> {
     start: *mut u8,
     len: usize,
     buffer: PhantomData<&'a mut [u8]>,
@@ -99,13 +99,13 @@ pub(crate) struct Disjoint<'a> {
     owners: Owners,
 }
 
-// SAFETY: It represents a `&mut [u8]`, which is `Send`, and `&Disjoint` only hands out places
+// SAFETY: It represents a `&mut [u8]`, which is `Send`, and `&DisjointBuffer` only hands out places
 // through writers, which do not overlap by the contract of `new`.
-unsafe impl Send for Disjoint<'_> {}
+unsafe impl Send for DisjointBuffer<'_> {}
 // SAFETY: As above.
-unsafe impl Sync for Disjoint<'_> {}
+unsafe impl Sync for DisjointBuffer<'_> {}
 
-impl<'a> Disjoint<'a> {
+impl<'a> DisjointBuffer<'a> {
     /// Creates the shared buffer, zeroing uninitialised memory. With `overlap`, a later writer may
     /// use places of an earlier one that no longer exists.
     ///
@@ -135,7 +135,7 @@ impl<'a> Disjoint<'a> {
     }
 }
 
-impl SharedBuffer for Disjoint<'_> {
+impl SharedBuffer for DisjointBuffer<'_> {
     type Writer<'w>
         = Writer<'w>
     where
@@ -150,9 +150,9 @@ impl SharedBuffer for Disjoint<'_> {
     }
 }
 
-/// Writes to places of a [`Disjoint`] buffer that no other writer writes to.
+/// Writes to places of a [`DisjointBuffer`] buffer that no other writer writes to.
 pub(crate) struct Writer<'a> {
-    buffer: &'a Disjoint<'a>,
+    buffer: &'a DisjointBuffer<'a>,
     #[cfg(debug_assertions)]
     owner: u32,
 }
@@ -174,8 +174,8 @@ impl Target for Writer<'_> {
     #[inline]
     fn place(&mut self, at: usize, len: usize) -> &mut [u8] {
         // SAFETY: The range is inside the buffer, which is initialised and borrowed exclusively for
-        // the lifetime of `Disjoint`. No other writer hands out any of its bytes (the contract of
-        // `Disjoint::new`), and this writer is borrowed as long as the slice is in use.
+        // the lifetime of `DisjointBuffer`. No other writer hands out any of its bytes (the contract of
+        // `DisjointBuffer::new`), and this writer is borrowed as long as the slice is in use.
         unsafe { std::slice::from_raw_parts_mut(self.claim(at, len), len) }
     }
 
@@ -190,7 +190,7 @@ impl Target for Writer<'_> {
             return;
         }
         let (from_end, to_end) = (rows.end(rows.from, rows.from_step), rows.end(rows.to, rows.to_step));
-        let Disjoint { start, len, .. } = *self.buffer;
+        let DisjointBuffer { start, len, .. } = *self.buffer;
         assert!(
             from_end <= src.len() && to_end <= len,
             "rows up to {from_end} of {} to {to_end} of {len}",
@@ -249,7 +249,7 @@ impl RowCopy {
 /// An uninitialised buffer that is to be filled completely through any number of [`Filler`]s.
 pub(crate) struct UninitBuffer<'a> {
     /// The buffer, whose bytes are only reached through fillers.
-    buffer: Disjoint<'a>,
+    buffer: DisjointBuffer<'a>,
     filled: AtomicUsize,
 }
 
@@ -258,7 +258,7 @@ impl<'a> UninitBuffer<'a> {
     /// No byte may lie in places of two fillers or in two places of one filler, except for places
     /// that the filler was told to [forget](Target::forget).
     pub(crate) unsafe fn new(buffer: Destination<'a>) -> Self {
-        Self { buffer: Disjoint::over(buffer.start, buffer.len, false), filled: AtomicUsize::new(0) }
+        Self { buffer: DisjointBuffer::over(buffer.start, buffer.len, false), filled: AtomicUsize::new(0) }
     }
 
     /// Returns the buffer after all fillers are gone.
@@ -447,12 +447,12 @@ mod tests {
     fn writers_fill_their_places() {
         let mut shared = vec![0; 1000];
         // SAFETY: The range of each writer is its own.
-        fill(&unsafe { Disjoint::new(Destination::from(&mut shared[..]), false) });
+        fill(&unsafe { DisjointBuffer::new(Destination::from(&mut shared[..]), false) });
         assert_eq!(shared, expected());
         // Writers that exist one after the other may use the same places.
         let mut shared = [0; 1000];
         // SAFETY: Only one writer exists at a time.
-        let buffer = unsafe { Disjoint::new(Destination::from(&mut shared[..]), true) };
+        let buffer = unsafe { DisjointBuffer::new(Destination::from(&mut shared[..]), true) };
         (0..2).for_each(|_| twin(&mut buffer.writer(), 0));
         drop(buffer);
         assert_eq!(shared[..100], expected()[..100]);
@@ -492,7 +492,7 @@ mod tests {
     fn places_are_inside() {
         let mut bytes = [0; 4];
         // SAFETY: There is only one writer.
-        let buffer = unsafe { Disjoint::new(Destination::from(&mut bytes[..]), false) };
+        let buffer = unsafe { DisjointBuffer::new(Destination::from(&mut bytes[..]), false) };
         buffer.writer().place(3, 2);
     }
 
@@ -515,7 +515,7 @@ mod tests {
             let rows = RowCopy { len, count, from: 0, from_step, to: 0, to_step };
             let copy = std::panic::AssertUnwindSafe(|| {
                 // SAFETY: There is only one writer.
-                unsafe { Disjoint::new(Destination::from(&mut bytes[..]), true) }
+                unsafe { DisjointBuffer::new(Destination::from(&mut bytes[..]), true) }
                     .writer()
                     .put_rows(rows, &[1; 119]);
             });
@@ -529,7 +529,7 @@ mod tests {
     fn overlaps_are_noticed() {
         let mut bytes = [0; 4];
         // SAFETY: One thread uses the writers one after the other, and keeps no slice.
-        let buffer = unsafe { Disjoint::new(Destination::from(&mut bytes[..]), false) };
+        let buffer = unsafe { DisjointBuffer::new(Destination::from(&mut bytes[..]), false) };
         buffer.writer().place(0, 3);
         buffer.writer().place(2, 1);
     }

@@ -5,12 +5,12 @@ use b2_core::Control;
 use bytes::Bytes;
 
 use crate::SuperChunk;
-use crate::read::disjoint::{Destination, Disjoint, SharedBuffer, UninitBuffer};
+use crate::read::disjoint::{Destination, DisjointBuffer, SharedBuffer, UninitBuffer};
 use crate::read::part_plan::{Blocks, Group, PartPlan, PartStep};
 use crate::read::plan::Driver;
 use crate::read::remote;
 use crate::read::requests::Read;
-use crate::read::scatter_plan::{Reading, ScatterPlan};
+use crate::read::scatter_plan::{ReadContext, ScatterPlan};
 
 /// Reads selected bytes into a destination, and returns its memory. On success all of it is
 /// initialised: memory that belongs to no selected byte keeps its content, or is zero if it was not
@@ -35,13 +35,13 @@ pub fn read_places<'d, P: ScatterPlan>(
     // Whether there are neither gaps nor overlaps between selected bytes.
     let (disjoint, dense) = (places.disjoint(), places.nbytes() == destination.len() as u64);
     let streaming = frame.dparams.destination.is_streaming(destination.len());
-    let reading = Reading { frame, places: &places, streaming };
+    let reading = ReadContext { frame, places: &places, streaming };
     if destination.is_initialised() || !disjoint || !dense {
         // SAFETY: Each block of each part has its own writer, which hands out only the places of that
         // block. If `disjoint` is true, these are not those of another block, as `ScatterPlan` promises.
         // Otherwise blocks are processed one after the other.
         #[allow(unsafe_code)]
-        let buffer = unsafe { Disjoint::new(destination, !disjoint) };
+        let buffer = unsafe { DisjointBuffer::new(destination, !disjoint) };
         LocalRead { reading, control, serial: !disjoint, buffer: &buffer }.run_checked()?;
         return Ok(buffer.into_slice());
     }
@@ -49,13 +49,13 @@ pub fn read_places<'d, P: ScatterPlan>(
     #[allow(unsafe_code)]
     let buffer = unsafe { UninitBuffer::new(destination) };
     // Bytes are written twice here, so they should stay in the cache.
-    let reading = Reading { streaming: false, ..reading };
+    let reading = ReadContext { streaming: false, ..reading };
     LocalRead { reading, control, serial: false, buffer: &buffer }.run_checked()?;
     Ok(buffer.into_slice())
 }
 
 struct LocalRead<'a, P, B> {
-    reading: Reading<'a, P>,
+    reading: ReadContext<'a, P>,
     control: &'a Control,
     /// Whether several selected bytes may share a place, so that blocks must be processed one after the
     /// other.

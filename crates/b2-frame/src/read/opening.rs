@@ -59,7 +59,7 @@ impl SuperChunk {
     /// # Errors
     /// As for [`open`](Self::open). After an error this super-chunk is unchanged.
     pub fn refresh(&mut self) -> Result<bool, FrameError> {
-        self.move_to_newest(Known::Nothing)
+        self.move_to_newest(ChangeDetection::Nothing)
     }
 
     /// Like [`refresh`](Self::refresh), but does not look for a program that changes the frame under a lock. For reads of
@@ -69,7 +69,7 @@ impl SuperChunk {
     /// As for [`refresh`](Self::refresh).
     #[doc(hidden)]
     pub fn refresh_to_read(&mut self) -> Result<bool, FrameError> {
-        self.move_to_newest(Known::CheckedLater)
+        self.move_to_newest(ChangeDetection::CheckedLater)
     }
 
     /// Like [`refresh`](Self::refresh), while the caller holds a shared lock of the frame's lock file. Other programs that
@@ -79,10 +79,10 @@ impl SuperChunk {
     /// As for [`refresh`](Self::refresh).
     #[doc(hidden)]
     pub fn refresh_locked(&mut self) -> Result<bool, FrameError> {
-        self.move_to_newest(Known::Locked)
+        self.move_to_newest(ChangeDetection::Locked)
     }
 
-    fn move_to_newest(&mut self, known: Known) -> Result<bool, FrameError> {
+    fn move_to_newest(&mut self, known: ChangeDetection) -> Result<bool, FrameError> {
         let Some(source) = self.source.clone() else { return Ok(false) };
         let Some(newest) = source.newer_than(self, known)? else { return Ok(false) };
         let dparams = std::mem::take(&mut self.dparams);
@@ -174,7 +174,7 @@ impl SuperChunk {
         };
         // Open by name, since the file may have been replaced.
         if let Some(Ok(Some(newest))) =
-            self.source.as_ref().map(|source| source.newer_than(self, Known::Nothing))
+            self.source.as_ref().map(|source| source.newer_than(self, ChangeDetection::Nothing))
             && differs(&newest)
         {
             return true;
@@ -321,19 +321,19 @@ impl ReadOptions {
         let policy = RetryPolicy::default().min_retries(99).timeout(Duration::ZERO);
         let mut failed_at = None;
         let attempt = |_: &mut Option<Bytes>| self.open_attempt(path, lock, &open);
-        let recover = |failed_at: &mut Option<Bytes>, failure: &Unsteady, _| {
+        let recover = |failed_at: &mut Option<Bytes>, failure: &OpenAttemptError, _| {
             std::thread::yield_now();
             Ok(match failure {
-                Unsteady::Changed => true,
+                OpenAttemptError::Changed => true,
                 // If the same bytes fail again, no writer has changed them.
-                Unsteady::Failed { page, .. } => {
+                OpenAttemptError::Failed { page, .. } => {
                     page.is_some() && std::mem::replace(failed_at, page.clone()) != *page
                 }
             })
         };
         let opened = retry_on_change(policy, &mut failed_at, attempt, recover);
         opened.map_err(|failure| match failure {
-            Unsteady::Failed { error, page } if page.is_none() || page == failed_at => *error,
+            OpenAttemptError::Failed { error, page } if page.is_none() || page == failed_at => *error,
             _ => FrameError::Changed { name: path.display().to_string() },
         })
     }
@@ -345,26 +345,26 @@ impl ReadOptions {
         open: impl Fn(
             Option<&Arc<LockFileVersion>>,
         ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
-    ) -> Result<SuperChunk, Unsteady> {
+    ) -> Result<SuperChunk, OpenAttemptError> {
         let guard = match self.offset {
             0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
             _ => None,
         };
         let (result, file) = open(guard.as_ref())?;
         match result {
-            Ok(schunk) => self.unchanged(schunk, path, guard)?.ok_or(Unsteady::Changed),
+            Ok(schunk) => self.unchanged(schunk, path, guard)?.ok_or(OpenAttemptError::Changed),
             // Lengths are checked before anything is read, so the end has moved: a writer
             // truncated its redo record. A server that sends too little will do so again.
             Err(FrameError::Io { source, .. })
                 if source.kind() == ErrorKind::UnexpectedEof && self.fs.is_local() =>
             {
-                Err(Unsteady::Changed)
+                Err(OpenAttemptError::Changed)
             }
             // Changed by a writer that counts its changes in the lock file.
-            Err(FrameError::Changed { .. }) => Err(Unsteady::Changed),
+            Err(FrameError::Changed { .. }) => Err(OpenAttemptError::Changed),
             Err(error) => {
                 let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
-                Err(Unsteady::Failed { error: Box::new(error), page })
+                Err(OpenAttemptError::Failed { error: Box::new(error), page })
             }
         }
     }
@@ -436,14 +436,14 @@ impl ReadOptions {
 }
 
 /// Why an attempt to open a frame failed.
-enum Unsteady {
+enum OpenAttemptError {
     /// It changed in the meantime.
     Changed,
     /// The start of the file as it is after the failure; `None` if another attempt is of no use.
     Failed { error: Box<FrameError>, page: Option<Bytes> },
 }
 
-impl From<FrameError> for Unsteady {
+impl From<FrameError> for OpenAttemptError {
     fn from(error: FrameError) -> Self {
         Self::Failed { error: Box::new(error), page: None }
     }
@@ -455,7 +455,7 @@ const PAGE_LEN: u64 = 4096;
 
 /// How the caller of [`FrameOrigin::newer_than`] handles programs that change the frame under its lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum ChangeDetection {
     Nothing,
     /// The caller holds a shared lock, so they cannot.
     Locked,
@@ -468,7 +468,7 @@ impl FrameOrigin {
     pub(crate) fn newer_than(
         &self,
         schunk: &SuperChunk,
-        known: Known,
+        known: ChangeDetection,
     ) -> Result<Option<SuperChunk>, FrameError> {
         let ReadOptions { fs, offset, .. } = &self.options;
         let file = schunk.files.open(FrameFile::Main)?;
@@ -488,11 +488,12 @@ impl FrameOrigin {
             }
             && let header = Extent::exactly(FrameFile::Main, schunk.layout().header.clone())
             && file.read_unguarded(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
-            && (known == Known::CheckedLater || self.guard.as_ref().is_none_or(|guard| guard.is_unchanged()))
+            && (known == ChangeDetection::CheckedLater
+                || self.guard.as_ref().is_none_or(|guard| guard.is_unchanged()))
         {
             return Ok(None);
         }
-        if known == Known::Locked
+        if known == ChangeDetection::Locked
             && file.is_live()
             && !schunk.restored
             && let Some(newest) = self.read_again(schunk, (!in_place).then_some(&main))

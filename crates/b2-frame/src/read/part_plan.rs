@@ -9,7 +9,7 @@ use crate::read::chunk_head::ChunkHead;
 use crate::read::chunk_plan::ChunkPlan;
 use crate::read::plan::Step;
 use crate::read::scatter_plan::Target;
-use crate::read::scatter_plan::{Reading, ResolvedPart, ScatterPlan};
+use crate::read::scatter_plan::{ReadContext, ResolvedPart, ScatterPlan};
 use crate::read::super_chunk::FramePlan;
 use crate::storage::files::Extent;
 use crate::{ReadTuning, SuperChunk};
@@ -40,10 +40,10 @@ impl PartPlan {
     /// Continues with the bytes that were requested, like [`Plan::step`](crate::Plan::step).
     pub(crate) fn step<P: ScatterPlan>(
         &mut self,
-        reading: &Reading<'_, P>,
+        reading: &ReadContext<'_, P>,
         parts: Vec<Bytes>,
     ) -> Result<PartStep<P>, P::Error> {
-        let Reading { frame, places, .. } = *reading;
+        let ReadContext { frame, places, .. } = *reading;
         let plan = match &mut self.plan {
             Some(plan) => plan,
             none => {
@@ -85,7 +85,7 @@ impl<P: ScatterPlan> Blocks<P> {
     }
 
     /// Returns the groups of blocks to read together. They can be decoded in any order.
-    pub(crate) fn groups<'p>(&'p self, reading: &Reading<'p, P>) -> Groups<'p> {
+    pub(crate) fn groups<'p>(&'p self, reading: &ReadContext<'p, P>) -> Groups<'p> {
         self.head.groups(self.nblocks(reading.places), &reading.frame.tuning)
     }
 
@@ -98,10 +98,10 @@ impl<P: ScatterPlan> Blocks<P> {
     /// Creates a decoder for one thread. `block0` is the decoded block 0, if others refer to it.
     pub(crate) fn worker<'w>(
         &'w self,
-        reading: &Reading<'w, P>,
+        reading: &ReadContext<'w, P>,
         block0: Option<&'w [u8]>,
     ) -> Result<P::Worker<'w>, P::Error> {
-        let Reading { frame, places, streaming } = *reading;
+        let ReadContext { frame, places, streaming } = *reading;
         places.worker(&self.part, self.head.chunk(), &frame.dparams, block0, streaming)
     }
 

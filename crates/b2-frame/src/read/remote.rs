@@ -55,7 +55,7 @@ impl<'a, 'd, P: ScatterPlan> WaitingThreads<'a, 'd, P> {
 
     /// The loop of each thread: decode if possible, else fetch, else wait, until nothing is left.
     fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        let _wake = Wake(self);
+        let _wake = WakeOnPanic(self);
         let mut state = self.lock();
         while state.error.is_none() {
             let result = if state.decoding < self.workers
@@ -113,9 +113,9 @@ impl<'a, 'd, P: ScatterPlan> WaitingThreads<'a, 'd, P> {
 }
 
 /// Stops the other threads if this one panics. They would otherwise wait for it.
-struct Wake<'w, 'a, 'd, P: ScatterPlan>(&'w WaitingThreads<'a, 'd, P>);
+struct WakeOnPanic<'w, 'a, 'd, P: ScatterPlan>(&'w WaitingThreads<'a, 'd, P>);
 
-impl<P: ScatterPlan> Drop for Wake<'_, '_, '_, P> {
+impl<P: ScatterPlan> Drop for WakeOnPanic<'_, '_, '_, P> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.lock().error.get_or_insert_with(|| FrameError::argument("thread", "panicked").into());
@@ -141,7 +141,7 @@ mod tests {
     use crate::{FrameParams, FrameWriter, ReadAt, ReadTuning, RequestStats, SuperChunk};
 
     /// Storage that responds immediately, and counts the bytes of its responses in memory.
-    struct Quick {
+    struct InstantStorage {
         bytes: Vec<u8>,
         /// The bytes in memory, and their maximum.
         kept: Arc<(AtomicU64, AtomicU64)>,
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    impl ReadAt for Quick {
+    impl ReadAt for InstantStorage {
         fn len(&self) -> io::Result<u64> {
             Ok(self.bytes.len() as u64)
         }
@@ -192,8 +192,8 @@ mod tests {
         }
     }
 
-    fn quick(bytes: &[u8], request_stats: Option<RequestStats>) -> Quick {
-        Quick { bytes: bytes.to_vec(), kept: Arc::default(), counts: Arc::default(), request_stats }
+    fn quick(bytes: &[u8], request_stats: Option<RequestStats>) -> InstantStorage {
+        InstantStorage { bytes: bytes.to_vec(), kept: Arc::default(), counts: Arc::default(), request_stats }
     }
 
     /// Whatever the storage sends, only so much waits to be decoded.

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use b2_core::{Control, memory};
 use bytes::Bytes;
 
-use crate::read::disjoint::{Destination, Disjoint, SharedBuffer};
+use crate::read::disjoint::{Destination, DisjointBuffer, SharedBuffer};
 use crate::read::part_plan::{Blocks, PartPlan, PartStep};
-use crate::read::scatter_plan::{Reading, ScatterPlan};
+use crate::read::scatter_plan::{ReadContext, ScatterPlan};
 use crate::storage::files::Extent;
 use crate::{FrameError, SuperChunk};
 
@@ -43,24 +43,24 @@ pub struct RequestBudget {
 ///
 /// `b2nd` begins reads (`Slice::begin`), and has a name for their type (`SliceRead`).
 pub struct Read<'d, P: ScatterPlan> {
-    shared: Arc<Common<'d, P>>,
+    shared: Arc<SharedRead<'d, P>>,
     next_part: u64,
     next_id: u64,
     requests: VecDeque<Request>,
-    asked: HashMap<u64, Purpose<P>>,
+    asked: HashMap<u64, RequestPurpose<P>>,
     /// The requests that were returned and not yet put, by id, with their lengths in bytes.
     in_flight: HashMap<u64, u64>,
     jobs: VecDeque<Job<'d, P>>,
-    planning: HashMap<u64, Planning>,
+    planning: HashMap<u64, PlannedPart>,
     /// Whether an error was returned, after which the destination may be incomplete.
     failed: bool,
 }
 
 /// State shared by a read and its jobs.
-struct Common<'d, P> {
+struct SharedRead<'d, P> {
     frame: SuperChunk,
     places: P,
-    buffer: Disjoint<'d>,
+    buffer: DisjointBuffer<'d>,
     control: Control,
     /// A lock that serializes jobs if several selected bytes may share a place.
     turn: Option<Mutex<()>>,
@@ -90,9 +90,9 @@ impl Drop for ReceivedBytes {
     }
 }
 
-impl<P> Common<'_, P> {
+impl<P> SharedRead<'_, P> {
     /// Returns a group whose blocks came with the head.
-    fn nothing(&self, group: Stretch) -> ReceivedBlocks {
+    fn nothing(&self, group: BlockGroup) -> ReceivedBlocks {
         ReceivedBlocks { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
     }
 
@@ -103,22 +103,22 @@ impl<P> Common<'_, P> {
         held
     }
 
-    fn reading(&self) -> Reading<'_, P> {
-        Reading { frame: &self.frame, places: &self.places, streaming: self.streaming }
+    fn reading(&self) -> ReadContext<'_, P> {
+        ReadContext { frame: &self.frame, places: &self.places, streaming: self.streaming }
     }
 }
 
 /// The purpose of a request.
-enum Purpose<P: ScatterPlan> {
+enum RequestPurpose<P: ScatterPlan> {
     /// Input number `at` of the plan of a part.
     Plan { npart: u64, at: usize },
     /// Block 0, which other blocks refer to, and the groups that wait for it.
-    Reference { blocks: Arc<Shareable<P>>, extent: Extent, waiting: Vec<ReceivedBlocks> },
+    Reference { blocks: Arc<SharedBlocks<P>>, extent: Extent, waiting: Vec<ReceivedBlocks> },
     /// A group of blocks. `reference` is the id of the request for block 0.
-    Group { blocks: Arc<Shareable<P>>, group: Stretch, reference: Option<u64> },
+    Group { blocks: Arc<SharedBlocks<P>>, group: BlockGroup, reference: Option<u64> },
 }
 
-struct Planning {
+struct PlannedPart {
     plan: PartPlan,
     answers: Vec<Bytes>,
     missing: usize,
@@ -127,19 +127,19 @@ struct Planning {
 
 /// Blocks that are read together, as a range in the part's list of blocks.
 #[derive(Clone)]
-struct Stretch {
+struct BlockGroup {
     blocks: Range<usize>,
     extent: Option<Extent>,
 }
 
 struct ReceivedBlocks {
-    group: Stretch,
+    group: BlockGroup,
     bytes: Bytes,
     _held: ReceivedBytes,
 }
 
 /// The blocks of a part, shared between jobs.
-struct Shareable<P: ScatterPlan> {
+struct SharedBlocks<P: ScatterPlan> {
     blocks: Blocks<P>,
     /// The decoded block 0, if other blocks refer to it.
     block0: OnceLock<Option<Vec<u8>>>,
@@ -149,13 +149,13 @@ struct Shareable<P: ScatterPlan> {
 
 /// A piece of work that a [`Read`] hands out: decoding blocks or filling places.
 pub struct Job<'d, P: ScatterPlan> {
-    shared: Arc<Common<'d, P>>,
+    shared: Arc<SharedRead<'d, P>>,
     work: Work<P>,
 }
 
 enum Work<P: ScatterPlan> {
     Fill(P::Fill),
-    Decode(Arc<Shareable<P>>, ReceivedBlocks),
+    Decode(Arc<SharedBlocks<P>>, ReceivedBlocks),
 }
 
 impl<P: ScatterPlan> std::fmt::Debug for Read<'_, P> {
@@ -175,10 +175,10 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         let disjoint = places.disjoint();
         // SAFETY: As in `read_places`; jobs run one at a time if places may overlap.
         #[allow(unsafe_code)]
-        let buffer = unsafe { Disjoint::new(destination, !disjoint) };
+        let buffer = unsafe { DisjointBuffer::new(destination, !disjoint) };
         let turn = (!disjoint).then(Mutex::default);
         Self {
-            shared: Arc::new(Common {
+            shared: Arc::new(SharedRead {
                 frame: frame.clone().with_tuning(frame.tuning.adapted(&*frame.files)),
                 places,
                 buffer,
@@ -263,9 +263,9 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         taken
     }
 
-    fn take(&mut self, asked: Purpose<P>, bytes: Bytes) -> Result<(), P::Error> {
+    fn take(&mut self, asked: RequestPurpose<P>, bytes: Bytes) -> Result<(), P::Error> {
         match asked {
-            Purpose::Plan { npart, at } => {
+            RequestPurpose::Plan { npart, at } => {
                 let Some(mut planning) = self.planning.remove(&npart) else { return Ok(()) };
                 planning.held.add(&bytes);
                 if let Some(answer) = planning.answers.get_mut(at) {
@@ -277,16 +277,16 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
                 }
                 self.planning.insert(npart, planning);
             }
-            Purpose::Reference { blocks, extent, waiting } => {
+            RequestPurpose::Reference { blocks, extent, waiting } => {
                 let head = &blocks.blocks.head;
                 let stored = head.stored(0, Some(&extent), &bytes)?;
                 let _ = blocks.block0.set(head.decode_block0(stored, &self.shared.frame.dparams)?);
                 waiting.into_iter().for_each(|arrived| self.decode(&blocks, arrived));
             }
-            Purpose::Group { blocks, group, reference } => {
+            RequestPurpose::Group { blocks, group, reference } => {
                 let arrived = ReceivedBlocks { group, _held: self.shared.hold(&bytes), bytes };
                 match reference.and_then(|id| self.asked.get_mut(&id)) {
-                    Some(Purpose::Reference { waiting, .. }) => {
+                    Some(RequestPurpose::Reference { waiting, .. }) => {
                         memory::push(waiting, arrived).map_err(FrameError::from)?;
                     }
                     _ => self.decode(&blocks, arrived),
@@ -326,7 +326,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
     /// runs or has failed.
     pub fn finish(self) -> Result<&'d mut [u8], P::Error> {
         let done = self.is_done() && !self.failed;
-        let complete = |shared: &Common<'d, P>| done && shared.outstanding.load(Relaxed) == 0;
+        let complete = |shared: &SharedRead<'d, P>| done && shared.outstanding.load(Relaxed) == 0;
         match Arc::into_inner(self.shared).filter(complete) {
             Some(shared) => Ok(shared.buffer.into_slice()),
             None => Err(FrameError::argument("read", "is not complete"))?,
@@ -357,9 +357,9 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
                 let answers =
                     memory::collect(extents.iter().map(|_| Bytes::new())).map_err(FrameError::from)?;
                 for (at, extent) in extents.into_iter().enumerate() {
-                    self.ask(extent, Purpose::Plan { npart, at });
+                    self.ask(extent, RequestPurpose::Plan { npart, at });
                 }
-                self.planning.insert(npart, Planning { plan, missing: answers.len(), answers, held });
+                self.planning.insert(npart, PlannedPart { plan, missing: answers.len(), answers, held });
             }
             PartStep::Fill(fill) => self.work(Work::Fill(fill)),
             PartStep::Blocks(blocks) => self.blocks(blocks, held)?,
@@ -386,22 +386,25 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         let mut start = 0;
         for group in blocks.groups(&shared.reading()) {
             let end = start + group.nblocks().len();
-            memory::push(&mut groups, Stretch { blocks: start..end, extent: group.extent().clone() })?;
+            memory::push(&mut groups, BlockGroup { blocks: start..end, extent: group.extent().clone() })?;
             start = end;
         }
-        let blocks = Arc::new(Shareable { blocks, block0, _held: held });
+        let blocks = Arc::new(SharedBlocks { blocks, block0, _held: held });
         let reference = extent.map(|extent| {
-            let asked =
-                Purpose::Reference { blocks: blocks.clone(), extent: extent.clone(), waiting: Vec::new() };
+            let asked = RequestPurpose::Reference {
+                blocks: blocks.clone(),
+                extent: extent.clone(),
+                waiting: Vec::new(),
+            };
             self.ask(extent, asked)
         });
         for group in groups {
             match (&group.extent, reference.and_then(|id| self.asked.get_mut(&id))) {
                 (Some(extent), _) => {
                     let extent = extent.clone();
-                    self.ask(extent, Purpose::Group { blocks: blocks.clone(), group, reference });
+                    self.ask(extent, RequestPurpose::Group { blocks: blocks.clone(), group, reference });
                 }
-                (None, Some(Purpose::Reference { waiting, .. })) => {
+                (None, Some(RequestPurpose::Reference { waiting, .. })) => {
                     memory::push(waiting, shared.nothing(group))?;
                 }
                 (None, _) => self.decode(&blocks, shared.nothing(group)),
@@ -410,7 +413,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         Ok(())
     }
 
-    fn ask(&mut self, extent: Extent, asked: Purpose<P>) -> u64 {
+    fn ask(&mut self, extent: Extent, asked: RequestPurpose<P>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.asked.insert(id, asked);
@@ -418,7 +421,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         id
     }
 
-    fn decode(&mut self, blocks: &Arc<Shareable<P>>, arrived: ReceivedBlocks) {
+    fn decode(&mut self, blocks: &Arc<SharedBlocks<P>>, arrived: ReceivedBlocks) {
         self.work(Work::Decode(blocks.clone(), arrived));
     }
 
@@ -451,13 +454,13 @@ impl<P: ScatterPlan> Job<'_, P> {
     /// does not decode, [`Unsupported`](b2_core::ErrorKind::Unsupported) when a codec or filter is missing,
     /// [`Limit`](b2_core::ErrorKind::Limit), or [`Memory`](b2_core::ErrorKind::Memory).
     pub fn run(self) -> Result<(), P::Error> {
-        let Common { places, buffer, control, turn, .. } = &*self.shared;
+        let SharedRead { places, buffer, control, turn, .. } = &*self.shared;
         control.check()?;
         let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let nbytes = match self.work {
             Work::Fill(fill) => places.fill(&fill, &mut buffer.writer()),
             Work::Decode(shareable, ReceivedBlocks { group, bytes, _held }) => {
-                let Shareable { blocks, block0, .. } = &*shareable;
+                let SharedBlocks { blocks, block0, .. } = &*shareable;
                 let reading = self.shared.reading();
                 let mut worker = blocks.worker(&reading, block0.get().and_then(Option::as_deref))?;
                 let nblocks = blocks.nblocks(places).get(group.blocks).unwrap_or_default();

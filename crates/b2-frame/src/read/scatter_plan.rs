@@ -118,7 +118,7 @@ pub enum ResolvedPart<F, P> {
 }
 
 /// The shared state of all parts of a read.
-pub(crate) struct Reading<'a, P> {
+pub(crate) struct ReadContext<'a, P> {
     pub(crate) frame: &'a SuperChunk,
     pub(crate) places: &'a P,
     /// Whether the destination exceeds the caches.

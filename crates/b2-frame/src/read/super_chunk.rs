@@ -391,9 +391,9 @@ pub(crate) trait FramePlan {
 }
 
 /// A [`FramePlan`] with its frame.
-pub(crate) struct On<'a, P>(pub(crate) &'a SuperChunk, pub(crate) P);
+pub(crate) struct BoundPlan<'a, P>(pub(crate) &'a SuperChunk, pub(crate) P);
 
-impl<P: FramePlan> Plan for On<'_, P> {
+impl<P: FramePlan> Plan for BoundPlan<'_, P> {
     type Output = P::Output;
 
     fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<P::Output>, FrameError> {

@@ -15,7 +15,7 @@ use crate::format::starts::{ChunkStarts, Starts, StartsPolicy, budget};
 use crate::names::FrameFile;
 use crate::read::restored::restored_error;
 use crate::read::sums::{PageOf, PageRequest, SumsPlan};
-use crate::read::super_chunk::On;
+use crate::read::super_chunk::BoundPlan;
 use crate::read::whole_chunk_plan::{CompareMode, WholeChunkPlan};
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
@@ -64,7 +64,7 @@ impl SuperChunk {
                 if let Entry::Stored(_) = entry {
                     memory::push(
                         &mut plans,
-                        On(self, WholeChunkPlan::new(self, run.start, CompareMode::Never)?),
+                        BoundPlan(self, WholeChunkPlan::new(self, run.start, CompareMode::Never)?),
                     )?;
                     memory::push(&mut runs, run)?;
                 }

@@ -16,7 +16,7 @@ use crate::storage::lock::FrameLock;
 use crate::storage::staging::{self, Staging};
 use crate::storage::traits::{FileKind, Links};
 use crate::write::state::FrameState;
-use crate::write::store::{Change, ContiguousStore, CopiedChunks, MemoryStore, Put, Store};
+use crate::write::store::{ChunkSink, CommitChange, ContiguousStore, CopiedChunks, MemoryStore, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts` is
@@ -30,7 +30,7 @@ pub(crate) fn copy_chunks(
     sums: Option<&ChunkSums>,
     starts: Option<StartsPolicy>,
     control: &Control,
-    put: &mut Put<'_>,
+    put: &mut ChunkSink<'_>,
 ) -> Result<CopiedChunks, FrameError> {
     let mut entries = memory::list(state.nchunks())?;
     let mut new_sums = sums.map(|_| ChunkSums::default());
@@ -116,7 +116,7 @@ impl SuperChunk {
         let copied =
             copy_chunks(&state, self, sums.as_ref(), starts, &control, &mut |chunk| store.put(chunk))?;
         let (state, sums, starts) = (&copied.state, copied.sums.as_ref(), copied.starts.as_ref());
-        store.commit(&Change { old: state, new: state, sums, starts, metadata_only: false })?.1?;
+        store.commit(&CommitChange { old: state, new: state, sums, starts, metadata_only: false })?.1?;
         Ok(store)
     }
 }

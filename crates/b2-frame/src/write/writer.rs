@@ -13,7 +13,7 @@ use crate::write::draft::ChunkRules;
 use crate::write::draft::{Draft, FittedChunk};
 use crate::write::options::WriteOptions;
 use crate::write::state::{FrameState, Sizes, StoredHeader};
-use crate::write::store::{Change, ContiguousStore, MemoryStore, SparseStore, Store};
+use crate::write::store::{CommitChange, ContiguousStore, MemoryStore, SparseStore, Store};
 use crate::{FrameError, FrameParams, SuperChunk};
 
 /// Writes a new frame chunk by chunk. Only the index stays in memory.
@@ -310,7 +310,7 @@ impl FrameWriter {
         }
         let Draft { store, state, sums, starts, .. } = &mut self.draft;
         state.check()?;
-        let (head, late) = store.commit(&Change {
+        let (head, late) = store.commit(&CommitChange {
             old: state,
             new: state,
             sums: sums.as_ref(),

@@ -58,7 +58,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
     let lost = lost..lost + zeros(lost);
     // Zeros look like many streams, so the number of those that are tried is limited.
     let budget = Cell::new(stored.len().saturating_mul(16).saturating_add(1 << 16));
-    let walk = Walk { stored, nbytes, header, budget };
+    let walk = StreamWalk { stored, nbytes, header, budget };
     let mut starts: Vec<Option<usize>> = memory::list(nblocks).ok()?;
     for nblock in 0..nblocks {
         let at = EXTENDED_HEADER_LEN + nblock * 4;
@@ -101,7 +101,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
 }
 
 /// Finds the ends of blocks by the lengths of their streams.
-struct Walk<'a> {
+struct StreamWalk<'a> {
     stored: &'a [u8],
     nbytes: usize,
     header: &'a ChunkHeader,
@@ -109,7 +109,7 @@ struct Walk<'a> {
     budget: Cell<usize>,
 }
 
-impl Walk<'_> {
+impl StreamWalk<'_> {
     /// Returns the end of a block that starts at `at`.
     fn end(&self, nblock: usize, mut at: usize) -> Option<usize> {
         let blocksize = self.header.blocksize();

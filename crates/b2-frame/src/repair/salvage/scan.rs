@@ -242,9 +242,9 @@ mod tests {
     use crate::{ReadAt, ReadOptions};
 
     /// Counts the bytes read.
-    struct Counting(Vec<u8>, AtomicU64);
+    struct CountingReader(Vec<u8>, AtomicU64);
 
-    impl ReadAt for Counting {
+    impl ReadAt for CountingReader {
         fn len(&self) -> io::Result<u64> {
             Ok(self.0.len() as u64)
         }
@@ -260,7 +260,7 @@ mod tests {
     /// Returns the number of chunks found, and how often each byte was read.
     fn search(bytes: Vec<u8>) -> (usize, u64) {
         let len = bytes.len() as u64;
-        let counting = Arc::new(Counting(bytes, AtomicU64::new(0)));
+        let counting = Arc::new(CountingReader(bytes, AtomicU64::new(0)));
         let file = OpenFile::new(counting.clone(), "file", 0).unwrap();
         let options = ReadOptions::default();
         let (dparams, call) = (DParams::default(), Control::new());

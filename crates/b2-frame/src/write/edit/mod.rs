@@ -35,7 +35,7 @@ use crate::storage::files::Extent;
 use crate::write::draft::Draft;
 use crate::write::draft::check_layout;
 use crate::write::state::{FrameState, Sizes, Sizing};
-use crate::write::store::{Change, Put};
+use crate::write::store::{ChunkSink, CommitChange};
 use crate::write::whole_frame::copy_chunks;
 use crate::{FrameError, Storage, SuperChunk};
 
@@ -294,7 +294,7 @@ impl FrameEditor {
                     let Draft { store, state, sums, starts, .. } = &mut self.draft;
                     let starts = starts.as_ref();
                     let sums = sums.as_ref().filter(|_| self.has_sums.1);
-                    let (head, late) = store.commit(&Change {
+                    let (head, late) = store.commit(&CommitChange {
                         old: &self.committed,
                         new: state,
                         sums,
@@ -528,7 +528,7 @@ impl FrameEditor {
         let Draft { store, state, sums, starts, .. } = &mut self.draft;
         let (known, sums_of, wanted) = (&*state, sums.as_ref(), starts.as_ref().map(|starts| starts.wanted));
         // Closes the snapshot when everything is copied: Windows does not rename a file over one that is open.
-        let copy = move |put: &mut Put<'_>| copy_chunks(known, &source, sums_of, wanted, control, put);
+        let copy = move |put: &mut ChunkSink<'_>| copy_chunks(known, &source, sums_of, wanted, control, put);
         let copied = store.rewrite(&self.committed, state.head.len(), self.has_sums.1, copy)?;
         (*state, *sums, *starts) = (copied.state, copied.sums, copied.starts);
         Ok(())

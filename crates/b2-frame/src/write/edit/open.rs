@@ -26,7 +26,7 @@ use crate::write::edit::FrameEditor;
 use crate::write::edit::table::Table;
 use crate::write::options::{EditOptions, Tables, WriteOptions};
 use crate::write::state::FrameState;
-use crate::write::store::memory::Copying;
+use crate::write::store::memory::CopyOnRead;
 use crate::write::store::{ContiguousStore, FrameHome, MemoryStore, SparseStore, Store, trailing_bytes};
 use crate::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 
@@ -79,7 +79,7 @@ impl EditOptions {
         self.check_offset()?;
         // Only a vector is certain not to change any more.
         let frame = Bytes::from(Vec::from(frame.into()));
-        let file = OpenFile::new(Arc::new(Copying(frame.clone())), "frame in memory", 0)?;
+        let file = OpenFile::new(Arc::new(CopyOnRead(frame.clone())), "frame in memory", 0)?;
         let schunk = self.read.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)?;
         let store = MemoryStore::of(&frame, schunk.layout());
         self.editor(&schunk, |_| Ok(store.into()), None)

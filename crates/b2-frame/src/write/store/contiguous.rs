@@ -25,7 +25,7 @@ use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileId, FileSystem, Links, ReadAt, WriteAt};
 use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::{FrameState, StoredHeader};
-use crate::write::store::Change;
+use crate::write::store::CommitChange;
 use crate::write::store::appender::Appender;
 use crate::write::store::trailing_bytes;
 use crate::{FrameError, SuperChunk};
@@ -44,7 +44,7 @@ pub(crate) struct ContiguousStore {
     pages: Pages,
     /// The start of the committed chunk data, if it was needed already.
     first: Bytes,
-    watch: Arc<Watch>,
+    watch: Arc<ChangeCounters>,
     /// The header on disk may be invalid, so nothing may be written any more.
     pub(super) broken: bool,
     /// A sync has failed. Data written before may never reach the disk, even if later syncs
@@ -64,7 +64,7 @@ pub(crate) struct CopiedChunks {
 }
 
 /// Stores a chunk and returns the offset for its index entry.
-pub(crate) type Put<'a> = dyn FnMut(Bytes) -> Result<u64, FrameError> + 'a;
+pub(crate) type ChunkSink<'a> = dyn FnMut(Bytes) -> Result<u64, FrameError> + 'a;
 
 /// Where a contiguous frame is stored.
 pub(crate) enum FrameHome {
@@ -84,14 +84,14 @@ pub(crate) enum FrameHome {
 
 /// Notifies snapshots of later changes, since bytes that were never committed may be overwritten.
 #[derive(Debug)]
-struct Watch {
+struct ChangeCounters {
     rollbacks: AtomicU64,
     committed: AtomicU64,
     /// The process of the editor. After a fork the child cannot see what the editor does.
     process: ProcessId,
 }
 
-impl Watch {
+impl ChangeCounters {
     fn new(committed: u64) -> Self {
         let process = ProcessId::current();
         Self { rollbacks: AtomicU64::new(0), committed: AtomicU64::new(committed), process }
@@ -118,7 +118,7 @@ impl ContiguousStore {
             committed: layout.trailer.end,
             pages: schunk.pages(),
             first: Bytes::new(),
-            watch: Arc::new(Watch::new(layout.trailer.end)),
+            watch: Arc::new(ChangeCounters::new(layout.trailer.end)),
             broken: false,
             lost: false,
             unsafe_name: out.durability == Durability::Sync,
@@ -135,7 +135,7 @@ impl ContiguousStore {
             committed: 0,
             pages: Pages::default(),
             first: Bytes::new(),
-            watch: Arc::new(Watch::new(0)),
+            watch: Arc::new(ChangeCounters::new(0)),
             broken: false,
             lost: false,
             unsafe_name: false,
@@ -210,8 +210,8 @@ impl ContiguousStore {
     }
 
     /// Commits a state and returns the stored header.
-    pub(super) fn commit(&mut self, change: &Change<'_>) -> Result<Arc<StoredHeader>, FrameError> {
-        let &Change { old, new, sums, starts, metadata_only } = change;
+    pub(super) fn commit(&mut self, change: &CommitChange<'_>) -> Result<Arc<StoredHeader>, FrameError> {
+        let &CommitChange { old, new, sums, starts, metadata_only } = change;
         if self.committed == 0 {
             return self.complete(new, sums, starts, || Ok(0));
         }
@@ -391,7 +391,7 @@ impl ContiguousStore {
         old: &FrameState,
         header_len: u64,
         checksums: bool,
-        copy: impl FnOnce(&mut Put<'_>) -> Result<CopiedChunks, FrameError>,
+        copy: impl FnOnce(&mut ChunkSink<'_>) -> Result<CopiedChunks, FrameError>,
     ) -> Result<CopiedChunks, FrameError> {
         self.check_unchanged(&old.head.bytes)?;
         // Frames that are not complete yet are never rewritten.
@@ -422,7 +422,7 @@ impl ContiguousStore {
         (self.header_len, self.committed, self.pages) = (header_len, whole.committed, whole.pages);
         self.first = Bytes::new();
         // Earlier snapshots keep the old file.
-        self.watch = Arc::new(Watch::new(self.committed));
+        self.watch = Arc::new(ChangeCounters::new(self.committed));
         Ok(CopiedChunks { state, sums, starts })
     }
 
@@ -446,7 +446,7 @@ impl ContiguousStore {
 /// The file as a snapshot sees it.
 struct SnapshotFile {
     file: Arc<dyn WriteAt>,
-    watch: Arc<Watch>,
+    watch: Arc<ChangeCounters>,
     rollbacks: u64,
 }
 

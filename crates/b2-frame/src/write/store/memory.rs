@@ -21,7 +21,7 @@ use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::traits::{ReadAt, copied};
 use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::StoredHeader;
-use crate::write::store::Change;
+use crate::write::store::CommitChange;
 use crate::write::store::pieces::{Holes, Pieces};
 
 const NAME: &str = "frame in memory";
@@ -201,8 +201,8 @@ impl MemoryStore {
     }
 
     /// Commits a state and returns the stored header.
-    pub(super) fn commit(&mut self, change: &Change<'_>) -> Result<Arc<StoredHeader>, FrameError> {
-        let &Change { old, new, sums, starts, metadata_only } = change;
+    pub(super) fn commit(&mut self, change: &CommitChange<'_>) -> Result<Arc<StoredHeader>, FrameError> {
+        let &CommitChange { old, new, sums, starts, metadata_only } = change;
         if metadata_only && let Some(committed) = &mut self.committed {
             let head = new.head(old.head.header.cbytes, committed.len);
             committed.header = head.bytes.clone();
@@ -412,9 +412,9 @@ impl ReadAt for MemoryVersion {
 }
 
 /// A frame in memory whose parts are copied when they are read, so that the copies do not keep the frame in memory.
-pub(crate) struct Copying(pub(crate) Bytes);
+pub(crate) struct CopyOnRead(pub(crate) Bytes);
 
-impl ReadAt for Copying {
+impl ReadAt for CopyOnRead {
     fn len(&self) -> io::Result<u64> {
         ReadAt::len(&self.0)
     }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use b2_core::{OutOfMemory, ProcessId};
 use bytes::Bytes;
 
-pub(crate) use self::contiguous::{ContiguousStore, CopiedChunks, FrameHome, Put};
+pub(crate) use self::contiguous::{ChunkSink, ContiguousStore, CopiedChunks, FrameHome};
 pub(crate) use self::memory::MemoryStore;
 pub(crate) use self::sparse::SparseStore;
 use crate::FrameError;
@@ -121,7 +121,7 @@ impl Store {
     /// commit took effect.
     pub(crate) fn commit(
         &mut self,
-        change: &Change<'_>,
+        change: &CommitChange<'_>,
     ) -> Result<(Arc<StoredHeader>, Result<(), FrameError>), FrameError> {
         self.check()?;
         match &mut self.place {
@@ -197,7 +197,7 @@ impl Store {
         old: &FrameState,
         header_len: u64,
         checksums: bool,
-        copy: impl FnOnce(&mut Put<'_>) -> Result<CopiedChunks, FrameError>,
+        copy: impl FnOnce(&mut ChunkSink<'_>) -> Result<CopiedChunks, FrameError>,
     ) -> Result<CopiedChunks, FrameError> {
         match &mut self.place {
             Backend::Contiguous(store) => store.rewrite(old, header_len, checksums, copy),
@@ -205,7 +205,7 @@ impl Store {
             Backend::Memory(store) => {
                 let mut whole = MemoryStore::create(header_len)?;
                 let mut copied = copy(&mut |chunk| whole.put(chunk))?;
-                copied.state.head = whole.commit(&Change {
+                copied.state.head = whole.commit(&CommitChange {
                     old,
                     new: &copied.state,
                     sums: copied.sums.as_ref().filter(|_| checksums),
@@ -261,7 +261,7 @@ impl Drop for Store {
 }
 
 /// The change that a commit makes.
-pub(crate) struct Change<'a> {
+pub(crate) struct CommitChange<'a> {
     /// The committed state; for a new frame the same as `new`.
     pub(crate) old: &'a FrameState,
     pub(crate) new: &'a FrameState,

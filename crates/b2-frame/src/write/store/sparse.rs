@@ -24,7 +24,7 @@ use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
 use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::{FrameState, StoredHeader};
-use crate::write::store::Change;
+use crate::write::store::CommitChange;
 
 /// Writing to disk is started early for files of at least this many bytes, which shortens the final sync.
 const START_SYNC: usize = 64 << 10;
@@ -201,9 +201,9 @@ impl SparseStore {
     /// took effect.
     pub(super) fn commit(
         &mut self,
-        change: &Change<'_>,
+        change: &CommitChange<'_>,
     ) -> Result<(Arc<StoredHeader>, Result<(), FrameError>), FrameError> {
-        let &Change { old, new, sums, starts, .. } = change;
+        let &CommitChange { old, new, sums, starts, .. } = change;
         if self.new.is_none() {
             self.check_unchanged(&old.head.bytes)?;
         }
