@@ -75,7 +75,7 @@ pub use {
     model::literal,
     model::object::Object,
     read::futures::{MaybeSendFuture, SelectionDriver},
-    read::ranges::{FetchedRanges, Nowhere, RangedOpening, RangedRead},
+    read::ranges::{FetchedRanges, NoLocalFiles, RangedOpening, RangedRead},
     read::selected::SelectionRead,
     select::piece_ranges::{CutDim, PieceRanges},
 };

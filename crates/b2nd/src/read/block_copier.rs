@@ -96,7 +96,7 @@ impl<'a> BlockCopier<'a> {
         stored: &[u8],
         dst: &mut impl Target,
     ) -> Result<usize, NdError> {
-        let Survey { wanted, hull, only } = survey(moves, part, nblock);
+        let SelectedBytes { wanted, hull, only } = survey(moves, part, nblock);
         let Self { decoder, limits, decoding, in_part, block0, plain, size, streaming, filled, .. } = self;
         let block0 = block0.filter(|_| nblock > 0);
         let size_of_item = moves.item().len().max(1);
@@ -223,7 +223,7 @@ impl Drop for BlockCopier<'_> {
 }
 
 /// The parts of a block that a selection needs.
-struct Survey {
+struct SelectedBytes {
     /// Size of the selected items in bytes.
     wanted: usize,
     /// The range from the first to the last selected byte of the block.
@@ -232,8 +232,8 @@ struct Survey {
     only: Option<StridedCopy>,
 }
 
-fn survey(moves: &dyn CopyPlan, part: &ChunkPart, nblock: usize) -> Survey {
-    let (mut count, mut survey) = (0, Survey { wanted: 0, hull: 0..0, only: None });
+fn survey(moves: &dyn CopyPlan, part: &ChunkPart, nblock: usize) -> SelectedBytes {
+    let (mut count, mut survey) = (0, SelectedBytes { wanted: 0, hull: 0..0, only: None });
     moves.visit(part, nblock, &mut |step| {
         let (Range { start, end }, wanted) = match step.item() {
             // Loops take some time to build, and are needed for a single item only if it is the only one.

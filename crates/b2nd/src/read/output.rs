@@ -2,7 +2,7 @@
 
 use b2_core::{LimitExceeded, memory};
 
-use crate::read::selected::Uniform;
+use crate::read::selected::ConstantValue;
 use crate::{NdArray, NdError};
 
 /// Up to this many chunks, the work per chunk is negligible and not counted.
@@ -36,7 +36,7 @@ impl NdArray {
     pub fn check_output(&self) -> Result<(), NdError> {
         // Padding counts, since it is decoded too.
         let nbytes = self.super_chunk().nbytes().max(self.nbytes());
-        let many = self.super_chunk().nchunks() > FEW_CHUNKS && Uniform::of_all(self)?.is_none();
+        let many = self.super_chunk().nchunks() > FEW_CHUNKS && ConstantValue::of_all(self)?.is_none();
         self.check(nbytes, if many { Cost::OutputAndWork } else { Cost::Output })
     }
 

@@ -69,9 +69,9 @@ impl FetchedRanges {
 
 /// No files: everything is read through plans.
 #[derive(Debug)]
-pub struct Nowhere;
+pub struct NoLocalFiles;
 
-impl FrameFiles for Nowhere {
+impl FrameFiles for NoLocalFiles {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
         Err(FrameError::argument("frame", "its bytes are fetched by ranges"))
     }
@@ -182,7 +182,7 @@ impl RangedOpening {
     }
 
     fn opened(&mut self, opened: b2_frame::OpenedFrame) -> Result<Vec<Range<u64>>, NdError> {
-        let frame = self.options.opened(opened, Arc::new(Nowhere));
+        let frame = self.options.opened(opened, Arc::new(NoLocalFiles));
         self.state = State::Open(NdArray::from_super_chunk(frame)?);
         Ok(Vec::new())
     }

@@ -99,7 +99,7 @@ pub(crate) fn begin<'d>(
     let control = frame.dparams().control.begin(nbytes, item.len() as u64);
     if disjoint
         && nbytes == destination.len() as u64
-        && let Some(uniform) = Uniform::of_all(array)?
+        && let Some(uniform) = ConstantValue::of_all(array)?
     {
         let memory = destination.into_slice();
         uniform.fill(&item, memory);
@@ -148,13 +148,13 @@ impl SelectionRead {
     }
 
     /// Returns the value of all items of a special chunk that was read.
-    fn uniform(&self, npart: u64, chunk: &LazyChunk) -> Result<Option<(Uniform, ChunkPart)>, NdError> {
+    fn uniform(&self, npart: u64, chunk: &LazyChunk) -> Result<Option<(ConstantValue, ChunkPart)>, NdError> {
         let Some(kind) = chunk.header().special() else { return Ok(None) };
         let hooked = self.array.super_chunk().dparams().has_postfilter();
         let uniform = match kind {
-            SpecialKind::Zeros | SpecialKind::Uninit if !hooked => Some(Uniform::Zeros),
+            SpecialKind::Zeros | SpecialKind::Uninit if !hooked => Some(ConstantValue::Zeros),
             // There may be very many blocks of another size than the array's.
-            _ if chunk.blocksize() != self.array_block() => Uniform::of_chunk(&self.array, chunk)?,
+            _ if chunk.blocksize() != self.array_block() => ConstantValue::of_chunk(&self.array, chunk)?,
             _ => None,
         };
         Ok(uniform.zip(self.moves.unblocked(npart)?))
@@ -196,7 +196,7 @@ pub(crate) fn touched_blocks(
 #[allow(unsafe_code)]
 unsafe impl ScatterPlan for SelectionRead {
     type Error = NdError;
-    type Fill = (Uniform, ChunkPart);
+    type Fill = (ConstantValue, ChunkPart);
     type Part = SelectedPart;
     type Worker<'w> = BlockCopier<'w>;
 
@@ -224,15 +224,15 @@ unsafe impl ScatterPlan for SelectionRead {
     fn work(&self) -> Result<u64, NdError> {
         let nparts = self.moves.nparts();
         let per_part = self.moves.nbytes() / nparts.max(1);
-        let nblocks = match Uniform::of_entry(&self.array, self.moves.nchunk(0))? {
+        let nblocks = match ConstantValue::of_entry(&self.array, self.moves.nchunk(0))? {
             Some(_) => 0,
             None => self.moves.part(0)?.nblocks.len(),
         };
         Ok(nparts.saturating_mul(((nblocks * self.array_block()) as u64).max(per_part)))
     }
 
-    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<(Uniform, ChunkPart)>, NdError> {
-        match Uniform::of_entry(&self.array, nchunk)? {
+    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<(ConstantValue, ChunkPart)>, NdError> {
+        match ConstantValue::of_entry(&self.array, nchunk)? {
             Some(uniform) => Ok(self.moves.unblocked(npart)?.map(|part| (uniform, part))),
             None => Ok(None),
         }
@@ -257,7 +257,7 @@ unsafe impl ScatterPlan for SelectionRead {
         &self,
         (npart, nchunk): (u64, usize),
         chunk: &LazyChunk,
-    ) -> Result<ResolvedPart<(Uniform, ChunkPart), SelectedPart>, NdError> {
+    ) -> Result<ResolvedPart<(ConstantValue, ChunkPart), SelectedPart>, NdError> {
         self.array.check_chunk(nchunk, chunk.header().nbytes())?;
         if let Some(fill) = self.uniform(npart, chunk)? {
             return Ok(ResolvedPart::Fill(fill));
@@ -279,7 +279,7 @@ unsafe impl ScatterPlan for SelectionRead {
         part.foreign.as_ref().unwrap_or(&part.part.nblocks)
     }
 
-    fn fill(&self, (uniform, part): &(Uniform, ChunkPart), dst: &mut impl Target) -> usize {
+    fn fill(&self, (uniform, part): &(ConstantValue, ChunkPart), dst: &mut impl Target) -> usize {
         uniform.fill_part((&*self.moves, part), dst)
     }
 
@@ -318,14 +318,14 @@ const LARGEST_ITEM: usize = 4096;
 
 /// The value of all items of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Uniform {
+pub enum ConstantValue {
     /// All bytes are 0.
     Zeros,
     /// The bytes of one item.
     Item(Vec<u8>),
 }
 
-impl Uniform {
+impl ConstantValue {
     /// Returns the value of all items of the array, if the first entry of the index covers them
     /// all.
     pub(crate) fn of_all(array: &NdArray) -> Result<Option<Self>, NdError> {

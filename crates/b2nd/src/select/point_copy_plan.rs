@@ -21,7 +21,7 @@ pub(crate) struct PointCopyPlan {
     groups: Vec<Range<usize>>,
     /// Stride between points in the buffer, in bytes.
     stride: isize,
-    others: Vec<Other>,
+    others: Vec<RemainingDimension>,
     /// The range of bytes that is moved of each item.
     item: Range<usize>,
     buffer_offset: usize,
@@ -35,7 +35,7 @@ pub(crate) struct PointCopyPlan {
 }
 
 /// A dimension that the points do not name.
-struct Other {
+struct RemainingDimension {
     axis: Axis,
     along: AxisSelection,
     /// Stride in the buffer, in bytes.
@@ -116,7 +116,7 @@ impl PointCopyPlan {
             if !dims.contains(&dim) {
                 let axis = axes[dim].clone();
                 let chunks = cut(along, 0, axis.chunk, u64::MAX)?;
-                others.push(Other { axis, along: along.clone(), stride, chunks });
+                others.push(RemainingDimension { axis, along: along.clone(), stride, chunks });
             }
         }
         let nitems = product(others.iter().map(|other| other.along.len()).chain([points.len as u64]));
@@ -260,7 +260,7 @@ impl CopyPlan for PointCopyPlan {
         let mut nblocks = Vec::new();
         for same in points.chunk_by(|a, b| a.block == b.block) {
             for_each_position(&ranges, |at| {
-                let share = |((dim, other), &i): ((&PartDim, &Other), &u64)| {
+                let share = |((dim, other), &i): ((&PartDim, &RemainingDimension), &u64)| {
                     dim.blocks[i as usize].0 * other.axis.block_step
                 };
                 let shares = dims.iter().zip(&self.others).zip(at).map(share);
@@ -293,7 +293,7 @@ impl CopyPlan for PointCopyPlan {
         let (mut from_strides, mut to_strides) = (vec![0; chosen.len()], vec![0; chosen.len()]);
         let done: Result<(), Infallible> = for_each_position(&ranges, |k| {
             let (mut from, mut to) = (self.item.start as isize, self.buffer_offset as isize);
-            for (n, (Other { axis, stride, .. }, &i)) in self.others.iter().zip(k).enumerate() {
+            for (n, (RemainingDimension { axis, stride, .. }, &i)) in self.others.iter().zip(k).enumerate() {
                 let (origin, run) = (chosen[n].0, chosen[n].1[i as usize]);
                 counts[n] = run.count as usize;
                 from += (run.position - origin) as isize * axis.stride;

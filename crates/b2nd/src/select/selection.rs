@@ -176,7 +176,7 @@ impl Mark for u8 {
 /// may be used in tuples and lists.
 pub trait IntoSelections {
     #[doc(hidden)]
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection>;
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection>;
 }
 
 mod sealed {
@@ -186,46 +186,46 @@ mod sealed {
 
     /// A type that other crates cannot name, so that they can neither implement nor call a method that takes it.
     #[derive(Debug)]
-    pub struct Only;
+    pub struct SealToken;
 }
 
 /// Returns the selections of an argument.
 pub(crate) fn selections(of: impl IntoSelections) -> Vec<Selection> {
-    of.into_selections(sealed::Only)
+    of.into_selections(sealed::SealToken)
 }
 
 impl<S: Clone + Into<Selection>, const N: usize> IntoSelections for [S; N] {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         self.map(Into::into).into()
     }
 }
 impl<S: Clone + Into<Selection>> IntoSelections for Vec<S> {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         self.into_iter().map(Into::into).collect()
     }
 }
 impl<S: Clone + Into<Selection>> IntoSelections for &[S] {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         self.iter().cloned().map(Into::into).collect()
     }
 }
 impl<S: Clone + Into<Selection>> IntoSelections for &Vec<S> {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         selections(&self[..])
     }
 }
 impl<S: Clone + Into<Selection>, const N: usize> IntoSelections for &[S; N] {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         selections(&self[..])
     }
 }
 impl IntoSelections for () {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         Vec::new()
     }
 }
 impl IntoSelections for Selection {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         vec![self]
     }
 }
@@ -234,7 +234,7 @@ macro_rules! tuples {
     ($first:ident $($name:ident)*) => {
         impl<$first: Into<Selection>, $($name: Into<Selection>),*> IntoSelections for ($first, $($name,)*) {
             #[allow(non_snake_case, reason = "the names are those of types")]
-            fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+            fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
                 let ($first, $($name,)*) = self;
                 vec![$first.into(), $($name.into()),*]
             }
@@ -273,7 +273,7 @@ macro_rules! from_integers {
             }
         }
         impl IntoSelections for $int {
-            fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+            fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
                 vec![self.into()]
             }
         }
@@ -307,7 +307,7 @@ macro_rules! from_integers {
     )*};
     (@ranges $int:ty: $($range:ident)*) => {$(
         impl IntoSelections for $range<$int> {
-            fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+            fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
                 vec![self.into()]
             }
         }
@@ -327,7 +327,7 @@ impl From<RangeFull> for Selection {
     }
 }
 impl IntoSelections for RangeFull {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         vec![self.into()]
     }
 }
@@ -369,7 +369,7 @@ impl From<ndarray::NewAxis> for Selection {
 impl<T: AsRef<[ndarray::SliceInfoElem]>, I: ndarray::Dimension, O: ndarray::Dimension> IntoSelections
     for ndarray::SliceInfo<T, I, O>
 {
-    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::SealToken) -> Vec<Selection> {
         let elems: &[ndarray::SliceInfoElem] = self.as_ref();
         selections(elems)
     }

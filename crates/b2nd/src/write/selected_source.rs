@@ -99,7 +99,7 @@ impl Reader<'_> {
     }
 
     /// Returns the box around some blocks of a chunk, as far as the array has items there.
-    fn hull(&self, part: &ChunkPart, nblocks: &[usize]) -> Hull {
+    fn hull(&self, part: &ChunkPart, nblocks: &[usize]) -> BoundingBox {
         let geometry = self.array.geometry();
         let (origin, real) = geometry.chunk_box(&geometry.chunk_coords(part.nchunk as u64));
         let counts: Vec<u64> = geometry.blocks().iter().map(|&n| n.into()).collect();
@@ -118,14 +118,14 @@ impl Reader<'_> {
                 (origin + start, end - start)
             })
             .unzip();
-        Hull { origin, start, shape }
+        BoundingBox { origin, start, shape }
     }
 
     fn read_blocks(
         &mut self,
         moves: &dyn CopyPlan,
         part: &ChunkPart,
-        (nblocks, hull): (&[usize], &Hull),
+        (nblocks, hull): (&[usize], &BoundingBox),
         dst: &Mutex<&mut [u8]>,
     ) -> Result<usize, NdError> {
         let geometry = self.array.geometry();
@@ -178,7 +178,7 @@ impl Reader<'_> {
 }
 
 /// A box around blocks of a chunk.
-struct Hull {
+struct BoundingBox {
     /// The first item of the chunk.
     origin: Vec<u64>,
     start: Vec<u64>,
@@ -250,15 +250,15 @@ mod tests {
             }
         }
         // A source that fails.
-        struct Fails;
-        impl SharedRegions for Fails {
+        struct FailingSource;
+        impl SharedRegions for FailingSource {
             fn read_region(&self, _: &Region<'_>, _: &mut [u8]) -> io::Result<()> {
                 Err(io::ErrorKind::NotFound.into())
             }
         }
         let array =
             NdArray::from_bytes(ArrayBuilder::new::<u8>([4]).to_bytes([1_u8, 2, 3, 4]).unwrap()).unwrap();
-        let read = array.all().read_from(&Fails, &Control::new(), &mut [0; 4]);
+        let read = array.all().read_from(&FailingSource, &Control::new(), &mut [0; 4]);
         assert!(matches!(read, Err(NdError::Source(_))));
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use b2kit::frame::Destination;
-use b2kit::nd::{NdError, Nowhere, RangedOpening, RangedRead};
+use b2kit::nd::{NdError, NoLocalFiles, RangedOpening, RangedRead};
 use b2kit::{Dtype, Limits, NdArray, SuperChunk};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -99,7 +99,7 @@ impl RangeReader {
         let options = SuperChunk::options().plugins(plugins()).limits(Limits::default());
         let options = options.tuning(RangedOpening::TUNING.whole_chunk_max(0).coalesce_max(DECODE_LEN));
         let items = Dtype::opaque(format!("|V{}", dtype.itemsize()), dtype.itemsize());
-        let array = NdArray::lone_chunk(&options, &shape, items, blocks, blocksize, Arc::new(Nowhere));
+        let array = NdArray::lone_chunk(&options, &shape, items, blocks, blocksize, Arc::new(NoLocalFiles));
         let opening = RangedOpening::opened_array(array.or_raise(py)?);
         let dtype = Some(dtype.clone().unbind());
         Ok(Self { state: Mutex::new(State { opening, dtype, reading: None }) })

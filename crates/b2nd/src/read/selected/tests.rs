@@ -15,7 +15,7 @@ use crate::{ArrayBuilder, METALAYER, Selection, Slice, range, source};
 
 /// What a driver has fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Fetched {
+struct FetchedRanges {
     /// How often all open requests were fetched together.
     rounds: usize,
     ranges: usize,
@@ -23,9 +23,9 @@ struct Fetched {
 }
 
 /// Fetches in rounds: takes all requests, then answers all of them.
-fn in_rounds(read: &mut Read<'_, SelectionRead>) -> Result<Fetched, NdError> {
+fn in_rounds(read: &mut Read<'_, SelectionRead>) -> Result<FetchedRanges, NdError> {
     let frame = read.frame().clone();
-    let mut fetched = Fetched::default();
+    let mut fetched = FetchedRanges::default();
     loop {
         let mut requests = Vec::new();
         while let Some(request) = read.need()? {
@@ -231,9 +231,9 @@ fn noise(filters: &[FilterSlot]) -> NdArray {
     NdArray::from_bytes(frame.to_bytes(source::by_index(items)).unwrap()).unwrap()
 }
 
-fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
+fn counted(array: &NdArray, selection: Vec<Selection>) -> FetchedRanges {
     let view = array.slice(selection).unwrap();
-    let (mut fetched, mut dst) = (Fetched::default(), vec![0; view.nbytes() as usize]);
+    let (mut fetched, mut dst) = (FetchedRanges::default(), vec![0; view.nbytes() as usize]);
     if let Some(mut read) = view.begin(&mut dst[..]).unwrap() {
         fetched = in_rounds(&mut read).unwrap();
         read.finish().unwrap();
@@ -259,7 +259,7 @@ fn rounds_follow_the_formula() {
         assert_eq!(counted(&array, item()).rounds, 2);
         assert_eq!(
             counted(&array, plane()),
-            Fetched { rounds: 2, ranges: 8, bytes: 4 * (far.head_len + 4 * (16 << 10)) }
+            FetchedRanges { rounds: 2, ranges: 8, bytes: 4 * (far.head_len + 4 * (16 << 10)) }
         );
         assert_eq!(counted(&array, all()).rounds, 2);
     }
@@ -277,7 +277,7 @@ fn rounds_follow_the_formula() {
     let array = with(&base, whole, Compare::Never);
     assert_eq!(
         (counted(&array, item()).rounds, counted(&array, all())),
-        (1, Fetched { rounds: 1, ranges: 16, bytes: 16 * (32 + (256 << 10)) })
+        (1, FetchedRanges { rounds: 1, ranges: 16, bytes: 16 * (32 + (256 << 10)) })
     );
     // Here each block is compared on its own. The checksums came with the trailer and cost nothing.
     let array = with(&base, far, Compare::Always);
@@ -296,7 +296,7 @@ fn rounds_follow_the_formula() {
     // Nothing is stored, so nothing is read.
     let zeros = ArrayBuilder::new::<u32>([64, 64]).chunks([16, 16]).blocks([8, 8]);
     let zeros = NdArray::from_bytes(zeros.to_bytes(source::by_index(|_| 0u32)).unwrap()).unwrap();
-    assert_eq!(counted(&zeros, all()), Fetched::default());
+    assert_eq!(counted(&zeros, all()), FetchedRanges::default());
 }
 
 #[test]
