@@ -21,8 +21,8 @@ use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-pub(crate) use self::chunks::{ChunkSum, ChunkSums, EntryHashing};
-pub(crate) use self::pages::{Lookup, Page, PagePlan, SumTable, Sums, read_table};
+pub(crate) use self::chunks::ChunkSums;
+pub(crate) use self::pages::{ChunkSum, EntryHashing, Lookup, Page, PagePlan, SumTable, Sums, read_table};
 use crate::format::digest::sum;
 use crate::format::header::patch;
 use crate::format::metalayers::Metalayers;

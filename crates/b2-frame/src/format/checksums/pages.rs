@@ -1,14 +1,17 @@
 //! Stored sums of chunks. They are divided into pages, so that a commit writes only pages that
-//! change, and reading one chunk needs only one page.
+//! change, and reading one chunk needs only one page. Frames that this process wrote have their sums by index entry instead.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use b2_chunk::LazyChunk;
 use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
-use super::chunks::SumsByEntry;
 use crate::format::digest::sum;
+use crate::format::runs;
 use crate::{FrameError, Structure};
 
 /// Number of sums in a full page. The last page may have fewer.
@@ -248,6 +251,72 @@ impl SumTable {
         let range = index(range.start)?..index(range.end)?;
         bytes.get(range.clone())?;
         Some(bytes.slice(range))
+    }
+}
+
+/// The expected checksum of a stored chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChunkSum {
+    /// The sum of the chunk as stored.
+    pub(crate) whole: u64,
+    /// The record with the sums of its runs; empty if it is not known.
+    pub(crate) runs: Box<[u8]>,
+}
+
+impl ChunkSum {
+    /// Computes the sums of a stored chunk. `chunk` is its head, if that could be parsed.
+    pub(crate) fn of(stored: &[u8], chunk: Option<&LazyChunk>) -> Self {
+        // Compute the sums of runs first, which leaves much of the chunk in the cache for its own sum.
+        let runs = runs::record(stored, chunk);
+        Self { whole: sum(stored), runs }
+    }
+}
+
+/// Sums of stored chunks by index entry. Equal entries refer to the same bytes.
+pub(crate) type SumsByEntry = HashMap<i64, ChunkSum, EntryHashing>;
+
+/// Hashes numbers with one multiplication, since there is one number per chunk. The factors are
+/// random, because a hostile file could otherwise make all numbers collide.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryHashing {
+    mask: u64,
+    factor: u64,
+}
+
+impl Default for EntryHashing {
+    fn default() -> Self {
+        let random = RandomState::new();
+        Self { mask: random.hash_one(0), factor: random.hash_one(1) | 1 }
+    }
+}
+
+impl BuildHasher for EntryHashing {
+    type Hasher = EntryHasher;
+
+    fn build_hasher(&self) -> EntryHasher {
+        EntryHasher { hash: self.mask, factor: self.factor }
+    }
+}
+
+/// The hasher of [`EntryHashing`].
+pub(crate) struct EntryHasher {
+    hash: u64,
+    factor: u64,
+}
+
+impl Hasher for EntryHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let n = self.hash ^ n;
+        let high = u128::from(n).wrapping_mul(self.factor.into()) >> 64;
+        self.hash = high as u64 ^ n.wrapping_mul(self.factor);
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash
     }
 }
 
