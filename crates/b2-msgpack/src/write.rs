@@ -88,11 +88,11 @@ impl Writer {
     /// Creates a writer that appends to these bytes.
     ///
     /// ```
-    /// let mut w = b2_msgpack::Writer::behind(Vec::with_capacity(100));
+    /// let mut w = b2_msgpack::Writer::appending_to(Vec::with_capacity(100));
     /// w.bool(false);
     /// assert_eq!(w.into_bytes(), [0xc2]);
     /// ```
-    pub fn behind(bytes: Vec<u8>) -> Self {
+    pub fn appending_to(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 

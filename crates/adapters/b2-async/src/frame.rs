@@ -184,7 +184,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         let control = self.frame.dparams().control.quiet();
         for blocks in self.frame.chunk(nchunk).block_reads(nblocks) {
             let blocks = blocks?;
-            self.read(&blocks, Destination::nowhere(), control.clone()).await?;
+            self.read(&blocks, Destination::empty(), control.clone()).await?;
             blocks.each(&mut each);
         }
         Ok(())

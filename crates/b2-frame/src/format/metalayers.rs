@@ -207,7 +207,7 @@ impl Section<'_> {
             return Err(FrameError::field(
                 self.structure.clone(),
                 "count",
-                self.behind(count_at),
+                self.offset_after(count_at),
                 count,
                 expected,
             ));
@@ -236,7 +236,7 @@ impl Section<'_> {
                 continue;
             }
             let Some(offset) = usize::try_from(offset).ok().filter(|o| *o < self.bytes.len()) else {
-                let (at, expected) = (self.behind(at), "an offset inside the section");
+                let (at, expected) = (self.offset_after(at), "an offset inside the section");
                 return Err(FrameError::field(self.structure.clone(), "offset", at, offset, expected));
             };
             let value = self.field("value", Reader::at(self.bytes, offset).bin32())?;
@@ -252,7 +252,7 @@ impl Section<'_> {
     }
 
     /// Returns the offset in the frame of the byte after a marker.
-    fn behind(&self, marker_at: usize) -> u64 {
+    fn offset_after(&self, marker_at: usize) -> u64 {
         self.base.saturating_add(marker_at as u64).saturating_add(1)
     }
 

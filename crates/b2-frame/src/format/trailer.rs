@@ -88,7 +88,7 @@ impl Trailer {
 pub(crate) fn encode(vlmetalayers: &[(Bytes, Bytes)]) -> Result<Vec<u8>, FrameError> {
     let total: u64 = vlmetalayers.iter().map(|(name, value)| (name.len() + value.len() + 11) as u64).sum();
     within("vlmetalayers, in bytes", total, (FORMAT, (1 << 31) - 4096))?;
-    let mut w = Writer::behind(memory::list(total as usize + 256)?);
+    let mut w = Writer::appending_to(memory::list(total as usize + 256)?);
     w.fixarray(4);
     w.fixint(1);
     write_vlmetalayers(&mut w, vlmetalayers);

@@ -54,7 +54,7 @@ impl SuperChunk {
     /// # Errors
     /// [`FrameError::OutOfRange`] if an item does not exist; otherwise as for [`SuperChunk::read_bytes`].
     pub fn gather(&self, items: &[u64]) -> Result<Vec<u8>, FrameError> {
-        let (pieces, mut dst) = self.item_read(items).map_err(|error| self.named(error))?;
+        let (pieces, mut dst) = self.item_read(items).map_err(|error| self.add_name(error))?;
         let control = self.dparams.control.begin(dst.len() as u64, self.itemsize() as u64);
         let done = read_places(self, pieces, Destination::from(&mut dst[..]), &control);
         done.map_err(|error| self.explain(error))?;
@@ -99,7 +99,7 @@ impl SuperChunk {
             _ => 0..self.nchunks(),
         };
         let nbytes = range.end - range.start;
-        self.check_chunks(nchunks, nbytes).map_err(|error| self.named(error))?;
+        self.check_chunks(nchunks, nbytes).map_err(|error| self.add_name(error))?;
         Ok(crate::storage::traits::zeroed(nbytes)?)
     }
 

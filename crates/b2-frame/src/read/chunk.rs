@@ -33,7 +33,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// [`FrameError::OutOfRange`] if the chunk does not exist, [`FrameError::Field`] if its entry is malformed.
     pub fn entry(self) -> Result<Entry, FrameError> {
-        self.frame.entry(self.nchunk).map_err(|error| self.frame.named(error))
+        self.frame.entry(self.nchunk).map_err(|error| self.frame.add_name(error))
     }
 
     /// Returns the entry, and the range of chunks from this one on that have the same. Stored chunks with the same
@@ -42,7 +42,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`entry`](Self::entry).
     pub fn run(self) -> Result<(Entry, Range<usize>), FrameError> {
-        self.frame.index().run(self.nchunk).map_err(|error| self.frame.named(error))
+        self.frame.index().run(self.nchunk).map_err(|error| self.frame.add_name(error))
     }
 
     /// Returns the uncompressed size in bytes. If chunks have individual sizes, this reads the chunk header.
@@ -50,7 +50,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`entry`](Self::entry), and as for [`read`](Self::read) where the header is needed.
     pub fn nbytes(self) -> Result<u64, FrameError> {
-        self.frame.chunk_nbytes(self.nchunk).map_err(|error| self.frame.named(error))
+        self.frame.chunk_nbytes(self.nchunk).map_err(|error| self.frame.add_name(error))
     }
 
     /// Reads the header; `None` if the chunk is not stored.
@@ -62,7 +62,7 @@ impl<'a> ChunkRef<'a> {
             Entry::Special(_) => Ok(None),
             Entry::Stored(_) => {
                 let headers = self.frame.headers(&[self.nchunk]).map(|mut headers| headers.pop());
-                headers.map_err(|error| self.frame.named(error))
+                headers.map_err(|error| self.frame.add_name(error))
             }
         }
     }

@@ -81,7 +81,7 @@ impl ChunkHead {
     }
 
     /// Returns the bytes read with the head that contain a part of the chunk, and the part's range in them.
-    fn found(&self, span: &Range<usize>) -> Option<(&Bytes, Range<usize>)> {
+    fn read_ahead(&self, span: &Range<usize>) -> Option<(&Bytes, Range<usize>)> {
         if self.0.bytes.get(span.clone()).is_some() {
             return Some((&self.0.bytes, span.clone()));
         }
@@ -93,7 +93,7 @@ impl ChunkHead {
 
     /// Returns the range of a part of the chunk in the file, which is empty if it came with the head.
     pub(crate) fn to_read(&self, span: &Range<usize>) -> Range<u64> {
-        match (self.found(span), &self.0.place) {
+        match (self.read_ahead(span), &self.0.place) {
             (None, Some(place)) => {
                 let at = |n: usize| place.start.saturating_add(n as u64);
                 at(span.start)..at(span.end)
@@ -116,7 +116,7 @@ impl ChunkHead {
         let block = self.0.lazy.block_extent(nblock);
         let pending = self.pending(&block);
         let span = pending.as_ref().map_or(&block, |(_, run)| run);
-        let (bytes, start) = match self.found(span) {
+        let (bytes, start) = match self.read_ahead(span) {
             Some((bytes, range)) => (bytes.get(range).unwrap_or_default(), span.start),
             None => {
                 let start = self.0.place.as_ref().map_or(0, |place| place.start);

@@ -121,7 +121,12 @@ impl ChunkPlan {
 
     /// Returns how many bytes to read from the start of the chunk, and further ranges that hold the blocks if the block
     /// starts recorded in the frame are correct.
-    fn told(&self, frame: &SuperChunk, place: &ChunkLocation, starts: &Starts) -> (u64, Vec<Range<u64>>) {
+    fn known_ranges(
+        &self,
+        frame: &SuperChunk,
+        place: &ChunkLocation,
+        starts: &Starts,
+    ) -> (u64, Vec<Range<u64>>) {
         let tuning = &frame.tuning;
         let len = starts.len().min(place.guess);
         let head = starts.head().clamp(EXTENDED_HEADER_LEN as u64, len.max(EXTENDED_HEADER_LEN as u64));
@@ -233,7 +238,7 @@ impl ChunkPlan {
             false => frame.starts_of(self.nchunk),
         };
         let (len, ahead) = match &starts {
-            Some(starts) => self.told(frame, &place, starts),
+            Some(starts) => self.known_ranges(frame, &place, starts),
             None => {
                 let (len, ahead) = self.guessed(frame, &place);
                 (len, if ahead.is_empty() { Vec::new() } else { vec![ahead] })

@@ -42,7 +42,7 @@ unsafe impl Send for Destination<'_> {}
 
 impl<'a> Destination<'a> {
     /// Returns a destination without any bytes.
-    pub fn nowhere() -> Self {
+    pub fn empty() -> Self {
         Self::from(<&mut [u8]>::default())
     }
 

@@ -81,7 +81,7 @@ impl<P: ScatterPlan, B: SharedBuffer> LocalRead<'_, P, B> {
         // Decode chunks in parallel. A single chunk, or the last ones, are decoded in parallel by
         // blocks.
         let threads = self.threads(places.worker_memory());
-        let work = places.work()?;
+        let work = places.decode_cost()?;
         b2_core::for_each(self.control, threads, 0..nparts, work, || Ok(()), |(), npart| self.part(npart))
     }
 

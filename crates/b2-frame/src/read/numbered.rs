@@ -39,7 +39,7 @@ impl ChunkRef<'_> {
         let control = self.frame.dparams.control.quiet();
         for blocks in self.block_reads(nblocks) {
             let blocks = blocks?;
-            let read = read_places(self.frame, &blocks, Destination::nowhere(), &control);
+            let read = read_places(self.frame, &blocks, Destination::empty(), &control);
             read.map_err(|error| self.frame.explain(error))?;
             blocks.each(&mut each);
         }
@@ -124,19 +124,19 @@ unsafe impl ScatterPlan for &NumberedBlocks<'_> {
         (self.frame.header().blocksize() as u64).saturating_mul(3)
     }
 
-    fn work(&self) -> Result<u64, FrameError> {
+    fn decode_cost(&self) -> Result<u64, FrameError> {
         Ok(0)
     }
 
-    fn known(&self, _: u64, _: usize) -> Result<Option<()>, FrameError> {
+    fn constant(&self, _: u64, _: usize) -> Result<Option<()>, FrameError> {
         Ok(None)
     }
 
-    fn expected(&self, _: u64) -> Result<Vec<Range<usize>>, FrameError> {
+    fn expected_blocks(&self, _: u64) -> Result<Vec<Range<usize>>, FrameError> {
         Ok(memory::collect(self.numbers.iter().map(|&nblock| nblock..nblock.saturating_add(1)))?)
     }
 
-    fn found(&self, _: (u64, usize), chunk: &LazyChunk) -> Result<ResolvedPart<(), ()>, FrameError> {
+    fn resolve(&self, _: (u64, usize), chunk: &LazyChunk) -> Result<ResolvedPart<(), ()>, FrameError> {
         match self.numbers.last() {
             Some(&bad) if bad >= chunk.nblocks() => {
                 let (start, len) = (bad as u64, chunk.nblocks() as u64);

@@ -141,20 +141,22 @@ impl WantedRanges {
         Self { ranges: [index, trailer, block], end, base }
     }
 
-    fn known(&self, range: &Range<u64>) -> Option<Bytes> {
+    fn received(&self, range: &Range<u64>) -> Option<Bytes> {
         if range.is_empty() { Some(Bytes::new()) } else { sub(&self.end, self.base, range.clone()).ok() }
     }
 
     /// Returns the ranges that have to be read.
     fn extents(&self) -> Vec<Extent> {
-        let unknown = self.ranges.iter().filter(|range| self.known(range).is_none());
+        let unknown = self.ranges.iter().filter(|range| self.received(range).is_none());
         unknown.map(|range| Extent::exactly(FrameFile::Main, range.clone())).collect()
     }
 
     /// Returns the parts, given the answers to [`extents`](Self::extents).
     fn parts(&self, answers: Vec<Bytes>) -> [Bytes; 3] {
         let mut answers = answers.into_iter();
-        self.ranges.each_ref().map(|range| self.known(range).or_else(|| answers.next()).unwrap_or_default())
+        self.ranges
+            .each_ref()
+            .map(|range| self.received(range).or_else(|| answers.next()).unwrap_or_default())
     }
 }
 

@@ -16,9 +16,9 @@ use crate::read::open_plan::{OpenPlan, OpenedFrame};
 use crate::read::options::{Compare, FrameOrigin, RetryPolicy, retry_on_change};
 use crate::read::plan::drive;
 use crate::read::restored::restored;
-use crate::storage::absolute_paths::anchored_files;
+use crate::storage::absolute_paths::absolute_files;
 use crate::storage::files::{Contiguous, Extent, FrameFiles, OpenFile, open_file};
-use crate::storage::lock::{HeldLock, LockFileVersion, beside};
+use crate::storage::lock::{HeldLock, LockFileVersion, lock_path};
 use crate::storage::redo::{Redo, RepairedFile};
 use crate::storage::sparse::Sparse;
 use crate::storage::traits::{FileKind, Links, ReadAt, ReadFiles};
@@ -105,11 +105,11 @@ impl SuperChunk {
     #[doc(hidden)]
     pub fn explain(&self, error: FrameError) -> FrameError {
         let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
-        changed.unwrap_or_else(|| self.named(error))
+        changed.unwrap_or_else(|| self.add_name(error))
     }
 
     /// Adds the name of the frame to an error about its content.
-    pub(crate) fn named(&self, error: FrameError) -> FrameError {
+    pub(crate) fn add_name(&self, error: FrameError) -> FrameError {
         match self.name() {
             Some(name) => error.of(&name),
             None => error,
@@ -195,12 +195,12 @@ impl ReadOptions {
     /// As for [`SuperChunk::open`]; [`FrameError::OutOfRange`] if the offset is beyond the end of the file.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SuperChunk, FrameError> {
         let path = path.as_ref();
-        let fs = anchored_files(&self.fs, path)?;
-        let opened = Self { fs, ..self.clone() }.open_anchored(path);
+        let fs = absolute_files(&self.fs, path)?;
+        let opened = Self { fs, ..self.clone() }.open_absolute(path);
         opened.map_err(|error| error.of(&path.display().to_string()))
     }
 
-    fn open_anchored(&self, path: &Path) -> Result<SuperChunk, FrameError> {
+    fn open_absolute(&self, path: &Path) -> Result<SuperChunk, FrameError> {
         // Most frames are files, and opening shows whether this is one, so do not query the type first.
         let error = match self.open_file(path) {
             Err(error) if self.offset == 0 && may_be_directory(&error) => error,
@@ -227,7 +227,7 @@ impl ReadOptions {
     }
 
     fn open_file(&self, path: &Path) -> Result<SuperChunk, FrameError> {
-        self.open_steadily(path, &beside(path), |guard| {
+        self.open_steadily(path, &lock_path(path), |guard| {
             let file = open_file(&*self.fs, path, Links::Follow, self.offset)?.guarded(guard);
             Ok((self.open_contiguous(file.clone()), file))
         })
@@ -500,7 +500,7 @@ impl FrameOrigin {
         {
             return Ok(Some(newest));
         }
-        let newest = self.options.open_anchored(&self.path);
+        let newest = self.options.open_absolute(&self.path);
         let newest = newest.map_err(|error| error.of(&self.path.display().to_string()))?;
         // A restored header is never that of the file.
         let same = schunk.restored

@@ -47,10 +47,11 @@ impl PartPlan {
         let plan = match &mut self.plan {
             Some(plan) => plan,
             none => {
-                if let Some(fill) = places.known(self.npart, self.nchunk)? {
+                if let Some(fill) = places.constant(self.npart, self.nchunk)? {
                     return Ok(PartStep::Fill(fill));
                 }
-                let expected = if frame.tuning.prefetch { places.expected(self.npart)? } else { Vec::new() };
+                let expected =
+                    if frame.tuning.prefetch { places.expected_blocks(self.npart)? } else { Vec::new() };
                 none.insert(ChunkPlan::new(frame, self.nchunk)?.with_blocks(expected).verified())
             }
         };
@@ -58,7 +59,7 @@ impl PartPlan {
             Step::Need(need) => return Ok(PartStep::Need(need)),
             Step::Done(head) => head,
         };
-        Ok(match places.found((self.npart, self.nchunk), head.chunk())? {
+        Ok(match places.resolve((self.npart, self.nchunk), head.chunk())? {
             ResolvedPart::Fill(fill) => PartStep::Fill(fill),
             ResolvedPart::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
         })

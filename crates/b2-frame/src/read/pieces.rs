@@ -306,11 +306,11 @@ unsafe impl ScatterPlan for Pieces {
         chunk.saturating_add(3 * block)
     }
 
-    fn work(&self) -> Result<u64, FrameError> {
+    fn decode_cost(&self) -> Result<u64, FrameError> {
         Ok(self.work)
     }
 
-    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<(u64, Vec<u8>)>, FrameError> {
+    fn constant(&self, npart: u64, nchunk: usize) -> Result<Option<(u64, Vec<u8>)>, FrameError> {
         match self.frame.entry(nchunk)? {
             Entry::Special(kind) if !self.frame.dparams.has_postfilter() => {
                 Ok(Some((npart, self.pattern(npart, kind)?)))
@@ -319,7 +319,7 @@ unsafe impl ScatterPlan for Pieces {
         }
     }
 
-    fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, FrameError> {
+    fn expected_blocks(&self, npart: u64) -> Result<Vec<Range<usize>>, FrameError> {
         let pieces = self.part(npart).map_or(&[][..], |part| &part.pieces);
         let whole =
             |piece: &Piece| self.frame.opened.expected_nbytes(self.nchunk(npart)) == Some(piece.len as u64);
@@ -343,7 +343,7 @@ unsafe impl ScatterPlan for Pieces {
         Ok(runs)
     }
 
-    fn found(
+    fn resolve(
         &self,
         (npart, _): (u64, usize),
         chunk: &LazyChunk,

@@ -47,27 +47,27 @@ pub unsafe trait ScatterPlan: Send + Sync {
     ///
     /// # Errors
     /// When the index is damaged, or there is not enough memory.
-    fn work(&self) -> Result<u64, Self::Error>;
+    fn decode_cost(&self) -> Result<u64, Self::Error>;
 
     /// Returns the value of a part, which belongs to chunk `nchunk`, if the index alone determines it. Then nothing has
     /// to be read.
     ///
     /// # Errors
     /// When the index is damaged, or a limit is exceeded.
-    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<Self::Fill>, Self::Error>;
+    fn constant(&self, npart: u64, nchunk: usize) -> Result<Option<Self::Fill>, Self::Error>;
 
     /// Returns the blocks of a part that will probably be needed, as ranges in ascending order. May be
     /// empty.
     ///
     /// # Errors
     /// When there is not enough memory.
-    fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, Self::Error>;
+    fn expected_blocks(&self, npart: u64) -> Result<Vec<Range<usize>>, Self::Error>;
 
     /// Decides how to handle part `npart` of chunk `nchunk`, after the head of the chunk has been read and compared.
     ///
     /// # Errors
     /// When the chunk contradicts the frame, or a limit is exceeded.
-    fn found(
+    fn resolve(
         &self,
         part: (u64, usize),
         chunk: &LazyChunk,

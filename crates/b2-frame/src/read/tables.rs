@@ -46,7 +46,7 @@ impl SuperChunk {
     /// [`FrameError::Checksum`] (as [`detail`](FrameError::detail)) for the first damaged chunk; as for
     /// [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be read; [`FrameError::Cancelled`].
     pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
-        self.compare_all().map_err(|error| self.named(error))
+        self.compare_all().map_err(|error| self.add_name(error))
     }
 
     fn compare_all(&self) -> Result<Checksums, FrameError> {

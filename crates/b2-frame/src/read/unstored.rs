@@ -67,7 +67,7 @@ impl SuperChunk {
     /// [`FrameError::Limit`] (as [`detail`](FrameError::detail)) when the data exceed the limit, and as for
     /// [`unstored`](Self::unstored) when index or chunk sizes cannot be read.
     pub fn check_output(&self) -> Result<(), FrameError> {
-        self.check_chunks(0..self.nchunks(), self.nbytes()).map_err(|error| self.named(error))
+        self.check_chunks(0..self.nchunks(), self.nbytes()).map_err(|error| self.add_name(error))
     }
 
     /// Counts the bytes of these chunks that the file does not store, without decoding anything.
@@ -80,7 +80,7 @@ impl SuperChunk {
     /// [`Chunk`](FrameError::Chunk) or [`Truncated`](FrameError::Truncated) when a chunk header is,
     /// [`Limit`](FrameError::Limit) when there are too many stored chunks.
     pub fn unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<UnstoredBytes, FrameError> {
-        self.count_unstored(nchunks, enough).map_err(|error| self.named(error))
+        self.count_unstored(nchunks, enough).map_err(|error| self.add_name(error))
     }
 
     fn count_unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<UnstoredBytes, FrameError> {

@@ -51,7 +51,7 @@ struct Pipelines {
 }
 
 impl CrossCheck {
-    fn odd(&mut self, error: FrameError) {
+    fn add_contradiction(&mut self, error: FrameError) {
         if self.odd.len() < MAX_FINDINGS {
             self.odd.push(error);
         } else {
@@ -94,7 +94,7 @@ impl SuperChunk {
                 Entry::Stored(_) => batch.push(nchunk),
             }
             if run.len() > 1 && matches!(entry, Entry::Stored(_)) {
-                found.odd(self.shared(nchunk.saturating_add(1)));
+                found.add_contradiction(self.shared(nchunk.saturating_add(1)));
             }
             nchunk = run.end;
             if batch.len() == HEADER_BATCH || nchunk >= self.nchunks() {
@@ -116,13 +116,19 @@ impl SuperChunk {
         }
         match pipelines.one_bit {
             Some(error) if uniform && pipelines.different == 1 && pipelines.alike > 1 => found.damage(error),
-            Some(error) => found.odd(error),
+            Some(error) => found.add_contradiction(error),
             None => {}
         }
         if let (1.., 1..) = vl {
             let at = FLAGS2_AT;
             let expected = "blocks of variable lengths in all chunks or in none";
-            found.odd(FrameError::field(Structure::Chunk(0), "flags2", at, vl.0 as u64, expected));
+            found.add_contradiction(FrameError::field(
+                Structure::Chunk(0),
+                "flags2",
+                at,
+                vl.0 as u64,
+                expected,
+            ));
         }
         places.sort_unstable();
         for (before, after) in places.iter().zip(places.iter().skip(1)) {
@@ -131,7 +137,7 @@ impl SuperChunk {
                 Storage::Sparse => after.0 == before.0,
             };
             if overlap {
-                found.odd(self.shared(before.2.max(after.2)));
+                found.add_contradiction(self.shared(before.2.max(after.2)));
             }
         }
         Ok(found)
@@ -147,7 +153,7 @@ impl SuperChunk {
         let usual = self.entry(nchunk).is_ok_and(|entry| entry.to_raw() == raw);
         if !usual {
             let expected = "81, 82 or 84 (hexadecimal) in the first byte, 0 in the others";
-            found.odd(FrameError::entry(nchunk, raw, expected));
+            found.add_contradiction(FrameError::entry(nchunk, raw, expected));
         }
     }
 
@@ -165,7 +171,11 @@ impl SuperChunk {
         if let Some(kind) = header.special() {
             if kind != SpecialKind::Value && header.cbytes() > EXTENDED_HEADER_LEN {
                 let error = field("cbytes", 0x0C, header.cbytes(), "32 in a chunk of one repeated value");
-                if self.holds_other_data(nchunk)? { found.damage(error) } else { found.odd(error) }
+                if self.holds_other_data(nchunk)? {
+                    found.damage(error)
+                } else {
+                    found.add_contradiction(error)
+                }
             }
             return Ok(());
         }
@@ -181,7 +191,11 @@ impl SuperChunk {
         if header.itemsize() != typesize {
             let error = field("typesize", TYPESIZE_AT, header.itemsize(), "the item size of the frame");
             // C-Blosc2 uses items of 1 byte where it cannot store the real size.
-            if uniform && header.itemsize() != 1 { found.damage(error) } else { found.odd(error) }
+            if uniform && header.itemsize() != 1 {
+                found.damage(error)
+            } else {
+                found.add_contradiction(error)
+            }
         }
         // Filters have no effect if only runs are stored, so such chunks are made without them.
         let runs = header.nblocks().saturating_mul(8).saturating_add(EXTENDED_HEADER_LEN);
@@ -197,8 +211,8 @@ impl SuperChunk {
         if bits == 1 && pipelines.different == 1 {
             pipelines.one_bit = Some(error);
         } else {
-            pipelines.one_bit.take().into_iter().for_each(|earlier| found.odd(earlier));
-            found.odd(error);
+            pipelines.one_bit.take().into_iter().for_each(|earlier| found.add_contradiction(earlier));
+            found.add_contradiction(error);
         }
         Ok(())
     }

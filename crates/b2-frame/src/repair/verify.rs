@@ -79,14 +79,14 @@ impl SuperChunk {
         read()?;
         let vlmetalayers = self.vlmetalayers();
         for (name, _) in vlmetalayers.iter() {
-            vlmetalayers.get(name).map_err(|error| self.named(error))?;
+            vlmetalayers.get(name).map_err(|error| self.add_name(error))?;
         }
         if checksums == Checksums::Ok {
             return Ok(VerifyReport { checksums, odd: Vec::new(), more: 0 });
         }
-        let found = self.cross_check(uniform).map_err(|error| self.named(error))?;
+        let found = self.cross_check(uniform).map_err(|error| self.add_name(error))?;
         match found.damage.into_iter().next() {
-            Some(damage) => Err(self.named(damage).into()),
+            Some(damage) => Err(self.add_name(damage).into()),
             None => Ok(VerifyReport { checksums, odd: found.odd, more: found.more }),
         }
     }

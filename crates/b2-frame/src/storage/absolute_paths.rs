@@ -21,7 +21,7 @@ struct AbsolutePaths<F: ?Sized> {
 ///
 /// # Errors
 /// When the path is relative and the working directory no longer exists.
-pub(crate) fn anchored_files(fs: &Arc<dyn ReadFiles>, path: &Path) -> Result<Arc<dyn ReadFiles>, FrameError> {
+pub(crate) fn absolute_files(fs: &Arc<dyn ReadFiles>, path: &Path) -> Result<Arc<dyn ReadFiles>, FrameError> {
     Ok(match working_directory(&**fs, path)? {
         Some(directory) => Arc::new(AbsolutePaths { fs: fs.clone(), directory }),
         None => fs.clone(),
@@ -31,8 +31,11 @@ pub(crate) fn anchored_files(fs: &Arc<dyn ReadFiles>, path: &Path) -> Result<Arc
 /// Returns a file system in which `path` remains valid.
 ///
 /// # Errors
-/// As for [`anchored_files`].
-pub(crate) fn anchored(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Arc<dyn FileSystem>, FrameError> {
+/// As for [`absolute_files`].
+pub(crate) fn absolute_file_system(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+) -> Result<Arc<dyn FileSystem>, FrameError> {
     Ok(match working_directory(&**fs, path)? {
         Some(directory) => Arc::new(AbsolutePaths { fs: fs.clone(), directory }),
         None => fs.clone(),
@@ -137,7 +140,7 @@ mod tests {
         let home = tempfile::tempdir_in(".").unwrap();
         let path = Path::new(home.path().file_name().unwrap());
         let disk: Arc<dyn FileSystem> = Arc::new(Disk);
-        let fs = anchored(&disk, path).unwrap();
+        let fs = absolute_file_system(&disk, path).unwrap();
         assert!(fs.is_local());
         let (lock, other) = (path.join("lock"), path.join("other"));
         let file = fs.create_new(&lock).unwrap();

@@ -79,7 +79,7 @@ pub trait FrameFiles: Send + Sync {
     /// # Errors
     /// The first error in the given order.
     fn read_all(&self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
-        together(extents.iter(), self.in_flight(), |extent| self.open(extent.file)?.read(extent))
+        run_concurrently(extents.iter(), self.in_flight(), |extent| self.open(extent.file)?.read(extent))
     }
 }
 
@@ -87,7 +87,7 @@ pub trait FrameFiles: Send + Sync {
 ///
 /// # Errors
 /// The first error in the order of the items. Items after a failed one may not have been started.
-pub(crate) fn together<T: Send, R: Send>(
+pub(crate) fn run_concurrently<T: Send, R: Send>(
     items: impl ExactSizeIterator<Item = T> + Send,
     most: usize,
     work: impl Fn(T) -> Result<R, FrameError> + Sync,

@@ -78,7 +78,7 @@ impl LockRecord {
     }
 
     /// Returns the number of changes that were not ours.
-    pub(crate) fn foreign(self) -> u64 {
+    pub(crate) fn external_changes(self) -> u64 {
         self.counter.wrapping_sub(self.ours)
     }
 
@@ -119,10 +119,10 @@ impl FrameLock {
     /// Waits for the locks of a contiguous frame that was opened as `path` and whose file is
     /// `real`.
     pub(crate) fn file(fs: &dyn FileSystem, path: &Path, real: &Path) -> Result<Self, FrameError> {
-        let mut files = vec![lock(fs, beside(path), real)?];
+        let mut files = vec![lock(fs, lock_path(path), real)?];
         // Always lock links before the file itself, so that two writers cannot deadlock.
         if path != real {
-            files.push(lock(fs, beside(real), real)?);
+            files.push(lock(fs, lock_path(real), real)?);
         }
         Ok(Self { files, process: ProcessId::current() })
     }
@@ -150,7 +150,7 @@ fn raise(file: &dyn WriteAt) -> io::Result<u64> {
 }
 
 /// Returns the path of the lock file next to a contiguous frame.
-pub(crate) fn beside(path: &Path) -> PathBuf {
+pub(crate) fn lock_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(LOCK_NAME);
     name.into()
@@ -197,7 +197,7 @@ fn check_separate(fs: &dyn FileSystem, lock: &dyn WriteAt, frame: &Path) -> io::
 /// [`FrameError::Lock`] if the lock file cannot be opened or is not a regular file.
 pub fn is_locked(path: impl AsRef<Path>) -> Result<bool, FrameError> {
     let path = path.as_ref();
-    let lock = if path.is_dir() { path.join(LOCK_NAME) } else { beside(path) };
+    let lock = if path.is_dir() { path.join(LOCK_NAME) } else { lock_path(path) };
     match Disk.is_locked(&lock) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         result => result.map_err(FrameError::lock(&lock)),
@@ -239,8 +239,8 @@ pub(crate) struct LockFileVersion {
     /// Empty as long as the lock file does not exist.
     lock: OnceLock<Arc<dyn ReadAt>>,
     /// Number of changes by other programs.
-    foreign: u64,
-    /// The change counter when it was last compared. While it stays the same, so does `foreign`.
+    external_changes: u64,
+    /// The change counter when it was last compared. While it stays the same, so does `external_changes`.
     counter: AtomicU64,
     /// Whether to look for a lock file that did not exist.
     watching: AtomicBool,
@@ -268,7 +268,9 @@ impl Drop for HeldLock {
 
 impl std::fmt::Debug for LockFileVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard").field("foreign", &self.foreign).finish_non_exhaustive()
+        f.debug_struct("LockFileVersion")
+            .field("external_changes", &self.external_changes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -321,7 +323,7 @@ impl LockFileVersion {
             fs,
             path,
             lock,
-            foreign: record.foreign(),
+            external_changes: record.external_changes(),
             counter,
             watching,
             held: AtomicU32::new(0),
@@ -352,7 +354,7 @@ impl LockFileVersion {
                 return true;
             }
             LockRecord::read(&**lock).is_ok_and(|record| {
-                let unchanged = record.foreign() == self.foreign;
+                let unchanged = record.external_changes() == self.external_changes;
                 if unchanged {
                     self.counter.store(record.counter(), Ordering::Relaxed);
                 }

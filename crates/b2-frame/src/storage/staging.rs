@@ -8,7 +8,7 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 
 use crate::names::is_member;
-use crate::storage::absolute_paths::anchored;
+use crate::storage::absolute_paths::absolute_file_system;
 use crate::storage::disk::refuse_device;
 use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
 use crate::{FrameError, Storage};
@@ -61,7 +61,7 @@ impl StagedTarget {
         storage: Storage,
         create: impl Fn(&dyn FileSystem, &Path) -> io::Result<T>,
     ) -> Result<(Self, T), FrameError> {
-        let options = Staging { fs: anchored(&options.fs, path)?, ..options };
+        let options = Staging { fs: absolute_file_system(&options.fs, path)?, ..options };
         if options.fs.is_local() {
             // Before anything is written, not when the file gets its name.
             io(path, refuse_device(path))?;

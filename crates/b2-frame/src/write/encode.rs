@@ -43,16 +43,16 @@ pub(crate) struct FrameContent<'a> {
     /// Offset of the tail in the frame, in bytes.
     pub(crate) index_at: u64,
     /// Where pages may be placed.
-    pub(crate) pages: PagesGo,
+    pub(crate) pages: PagePosition,
 }
 
 /// Where new pages of tables are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PagesGo {
+pub(crate) enum PagePosition {
     /// Before the index, if the tail would be long otherwise.
-    InFront,
+    BeforeIndex,
     /// After the index.
-    Behind,
+    AfterIndex,
 }
 
 /// Serializes header and tail.
@@ -72,7 +72,7 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
     let Some((sums, all)) = all else {
         let starts = starts.map(|(_, records)| records);
         let tables = Tables { starts, index: &index, ..Tables::default() };
-        let tables = tables.placed(index_at, PagesGo::Behind)?;
+        let tables = tables.placed(index_at, PagePosition::AfterIndex)?;
         let [starts, _] = tables.lists();
         let tail = joined(&[&index, &tables.behind, &starts, &trailer])?;
         let head = state.head(cbytes, index_at + tail.len() as u64);
@@ -109,7 +109,8 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
     };
     let copy_len = copy.map_or(0, |len| lengths.page_len(len));
     let behind = index.len() + tables.len() + copy_len + block_len + trailer.len();
-    let mut tables = tables.placed(index_at, if behind > LONG_TAIL { pages } else { PagesGo::Behind })?;
+    let mut tables =
+        tables.placed(index_at, if behind > LONG_TAIL { pages } else { PagePosition::AfterIndex })?;
     let copy_at = index_at + (tables.front.len() + index.len() + tables.behind.len()) as u64;
     let padding = start_copy::padding(copy_at);
     let copy_len = copy.map_or(0, |len| padding + len);
@@ -197,8 +198,8 @@ impl Tables<'_> {
     }
 
     /// Assigns offsets to the new pages.
-    fn placed(mut self, index_at: u64, pages: PagesGo) -> Result<Self, FrameError> {
-        let in_front = pages == PagesGo::InFront;
+    fn placed(mut self, index_at: u64, pages: PagePosition) -> Result<Self, FrameError> {
+        let in_front = pages == PagePosition::BeforeIndex;
         let start = if in_front { index_at } else { index_at + self.index.len() as u64 };
         let mut new = Vec::new();
         if let Some((plan, sums)) = self.sums {

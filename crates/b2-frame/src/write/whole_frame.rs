@@ -98,7 +98,7 @@ impl SuperChunk {
         let base = staging::io(&real, file.len())?;
         let name = real.display().to_string();
         let result = self.write_whole(|header_len| {
-            Ok(ContiguousStore::behind(file.clone(), &name, *durability, base, header_len)?.into())
+            Ok(ContiguousStore::appending_to(file.clone(), &name, *durability, base, header_len)?.into())
         });
         if result.is_err() {
             let _ = file.set_len(base);

@@ -426,12 +426,12 @@ impl NdArray {
     /// damaged.
     pub(crate) fn explain(&self, error: NdError) -> NdError {
         if error.kind() != ErrorKind::Damaged {
-            return self.named(error);
+            return self.add_name(error);
         }
         if let Some(changed) = self.super_chunk().changed() {
             return changed.into();
         }
-        self.named(match error {
+        self.add_name(match error {
             NdError::Frame(source) => match damaged_chunk(source.detail()) {
                 Some(nchunk) => {
                     let source = Box::new(source.into_detail());
@@ -444,7 +444,7 @@ impl NdArray {
     }
 
     /// Adds the name of the array to an error about its content.
-    pub(crate) fn named(&self, error: NdError) -> NdError {
+    pub(crate) fn add_name(&self, error: NdError) -> NdError {
         match self.super_chunk().name() {
             Some(name) => error.of(&name),
             None => error,

@@ -29,7 +29,7 @@ impl<F: Future> MaybeSendFuture for F {}
 impl Slice {
     /// Reads the stored items in C order into `dst`, with an asynchronous driver.
     async fn read_stored_by(&self, dst: &mut [u8], driver: &impl SelectionDriver) -> Result<(), NdError> {
-        let named = |error| self.array().named(error);
+        let named = |error| self.array().add_name(error);
         let Some(mut read) = self.begin(dst).map_err(named)? else { return Ok(()) };
         driver.drive(&mut read).await.map_err(named)?;
         read.finish().map(drop).map_err(named)

@@ -61,7 +61,7 @@ impl Slice {
     /// Returns the positions chosen along the dimension of the array that is the first one of the
     /// result.
     fn first_along(&self) -> Option<(&AxisSelection, usize)> {
-        let chosen = self.chosen();
+        let chosen = self.resolved();
         let Some(&OutDim::Of(dim)) = chosen.out.first() else { return None };
         chosen.along.get(dim).map(|along| (along, dim))
     }

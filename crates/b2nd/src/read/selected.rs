@@ -137,7 +137,7 @@ impl SelectionRead {
     }
 
     /// Returns the numbers of the blocks of a chunk that hold those of the array.
-    fn foreign(&self, part: &ChunkPart, chunk: &LazyChunk) -> Result<Vec<usize>, NdError> {
+    fn blocks_of_other_size(&self, part: &ChunkPart, chunk: &LazyChunk) -> Result<Vec<usize>, NdError> {
         // Every block takes some bytes in the file, except in special chunks.
         let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
         let limits = &self.array.super_chunk().dparams().limits;
@@ -221,7 +221,7 @@ unsafe impl ScatterPlan for SelectionRead {
     }
 
     /// The work is what has to be decoded, not just the selected part of it.
-    fn work(&self) -> Result<u64, NdError> {
+    fn decode_cost(&self) -> Result<u64, NdError> {
         let nparts = self.moves.nparts();
         let per_part = self.moves.nbytes() / nparts.max(1);
         let nblocks = match ConstantValue::of_entry(&self.array, self.moves.nchunk(0))? {
@@ -231,14 +231,14 @@ unsafe impl ScatterPlan for SelectionRead {
         Ok(nparts.saturating_mul(((nblocks * self.array_block()) as u64).max(per_part)))
     }
 
-    fn known(&self, npart: u64, nchunk: usize) -> Result<Option<(ConstantValue, ChunkPart)>, NdError> {
+    fn constant(&self, npart: u64, nchunk: usize) -> Result<Option<(ConstantValue, ChunkPart)>, NdError> {
         match ConstantValue::of_entry(&self.array, nchunk)? {
             Some(uniform) => Ok(self.moves.unblocked(npart)?.map(|part| (uniform, part))),
             None => Ok(None),
         }
     }
 
-    fn expected(&self, npart: u64) -> Result<Vec<Range<usize>>, NdError> {
+    fn expected_blocks(&self, npart: u64) -> Result<Vec<Range<usize>>, NdError> {
         // The file only claims this number so far.
         if self.array.geometry().nblocks() > MAX_GUESSED {
             return Ok(Vec::new());
@@ -253,7 +253,7 @@ unsafe impl ScatterPlan for SelectionRead {
         Ok(runs)
     }
 
-    fn found(
+    fn resolve(
         &self,
         (npart, nchunk): (u64, usize),
         chunk: &LazyChunk,
@@ -270,7 +270,7 @@ unsafe impl ScatterPlan for SelectionRead {
                 let (structure, size) = (Structure::Chunk(nchunk), chunk.blocksize() as u64);
                 Err(FrameError::field(structure, "blocksize", 8, size, "the size of the array's blocks"))?
             }
-            false => Some(self.foreign(&part, chunk)?),
+            false => Some(self.blocks_of_other_size(&part, chunk)?),
         };
         Ok(ResolvedPart::Blocks(SelectedPart { part, foreign }))
     }

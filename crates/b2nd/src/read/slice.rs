@@ -622,7 +622,7 @@ impl Slice {
     }
 
     /// Returns the chosen positions.
-    pub(crate) fn chosen(&self) -> &ResolvedSelection {
+    pub(crate) fn resolved(&self) -> &ResolvedSelection {
         &self.chosen
     }
 

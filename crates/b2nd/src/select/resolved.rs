@@ -308,19 +308,19 @@ impl ResolvedSelection {
         let ndim = self.out.len();
         let named: usize = selections.iter().map(Selection::ndim).sum();
         if named > ndim {
-            return Err(wrong(ndim, format!("the array has only {}", dimensions(ndim))));
+            return Err(slice_error(ndim, format!("the array has only {}", dimensions(ndim))));
         }
         let mut items = Vec::with_capacity(selections.len() + 1);
         let (mut first, mut ellipsis) = (0, false);
         for selection in selections {
             let (count, selection) = match selection {
-                Selection::Ellipsis if ellipsis => return Err(wrong(first, "a second ellipsis")),
+                Selection::Ellipsis if ellipsis => return Err(slice_error(first, "a second ellipsis")),
                 Selection::Ellipsis => {
                     ellipsis = true;
                     (ndim - named, None)
                 }
                 Selection::Mask { shape, .. } if shape.is_empty() => {
-                    return Err(wrong(first, "a mask without dimensions"));
+                    return Err(slice_error(first, "a mask without dimensions"));
                 }
                 selection => (selection.ndim(), Some(selection)),
             };
@@ -347,7 +347,7 @@ impl ResolvedSelection {
                 match chosen.len() {
                     _ if chosen.is_dropped() => {}
                     length @ 0..=1 => self.out.push(OutDim::New(length)),
-                    _ => return Err(wrong(dim, "a new axis cannot be repeated")),
+                    _ => return Err(slice_error(dim, "a new axis cannot be repeated")),
                 }
             }
             OutDim::Points => {
@@ -394,7 +394,7 @@ impl ResolvedSelection {
                     if *shape != lengths || product(lengths.iter().copied()) != marks.len() as u64 {
                         let what =
                             format!("{} marks of shape {shape:?} for lengths {lengths:?}", marks.len());
-                        return Err(wrong(first, what));
+                        return Err(slice_error(first, what));
                     }
                     let marked = Arc::new(marked(&lengths, marks)?);
                     for (k, &dim) in dims.iter().enumerate() {
@@ -409,12 +409,14 @@ impl ResolvedSelection {
             match list.len() {
                 None => {}
                 Some(n) if len == 1 || n == len => len = n,
-                Some(n) => return Err(wrong(*dim, format!("{n} positions, other dimensions have {len}"))),
+                Some(n) => {
+                    return Err(slice_error(*dim, format!("{n} positions, other dimensions have {len}")));
+                }
             }
         }
         let before = old.points.as_ref().filter(|_| lists.iter().any(|(_, out, _)| *out == OutDim::Points));
         if self.points.is_some() && before.is_none() {
-            return Err(wrong(
+            return Err(slice_error(
                 items.first().map_or(0, |item| item.first),
                 "there are points in other dimensions",
             ));
@@ -475,7 +477,7 @@ impl ResolvedSelection {
 
     fn check_ndim(&self) -> Result<(), NdError> {
         if self.out.len() > MAX_OUT {
-            return Err(wrong(self.out.len(), format!("more than {MAX_OUT} dimensions")));
+            return Err(slice_error(self.out.len(), format!("more than {MAX_OUT} dimensions")));
         }
         Ok(())
     }
@@ -545,7 +547,7 @@ pub(crate) fn set_marks<M: Mark>(marks: &[M]) -> impl Iterator<Item = u64> {
     })
 }
 
-fn wrong(dim: usize, what: impl Into<String>) -> NdError {
+fn slice_error(dim: usize, what: impl Into<String>) -> NdError {
     NdError::Slice { dim, what: what.into() }
 }
 

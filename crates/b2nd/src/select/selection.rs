@@ -246,7 +246,7 @@ macro_rules! tuples {
 tuples! { A B C D E F G H I J K L M N O P }
 
 /// Returns the exclusive end of a range that ends with `last`; `None` after -1, the last position.
-fn behind(last: i64) -> Option<i64> {
+fn end_after(last: i64) -> Option<i64> {
     if last == -1 { None } else { Some(last.saturating_add(1)) }
 }
 
@@ -296,12 +296,12 @@ macro_rules! from_integers {
         impl From<RangeInclusive<$int>> for Selection {
             fn from(range: RangeInclusive<$int>) -> Self {
                 let (start, last) = range.into_inner();
-                Self::Range { start: Some(position(start)), stop: behind(position(last)), step: 1 }
+                Self::Range { start: Some(position(start)), stop: end_after(position(last)), step: 1 }
             }
         }
         impl From<RangeToInclusive<$int>> for Selection {
             fn from(range: RangeToInclusive<$int>) -> Self {
-                Self::Range { start: None, stop: behind(position(range.end)), step: 1 }
+                Self::Range { start: None, stop: end_after(position(range.end)), step: 1 }
             }
         }
     )*};

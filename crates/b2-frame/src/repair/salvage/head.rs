@@ -162,7 +162,7 @@ impl RepairedHeader {
     }
 
     /// The reported condition of the header. `restored` is whether it is a copy.
-    pub(super) fn told(&self, restored: bool) -> Condition {
+    pub(super) fn condition(&self, restored: bool) -> Condition {
         match self.condition {
             Condition::Intact if restored && self.against_sum == AgainstSum::Fits => Condition::Restored,
             Condition::Intact if self.against_sum != AgainstSum::Fits => Condition::Damaged,

@@ -663,7 +663,7 @@ impl<'a> DamagedFrame<'a> {
         let options = options.clone().many_vlmetalayers(true);
         let mut writer = options.storage(self.damaged.storage()).create(output, self.params())?;
         let mut report = SalvageReport {
-            header: self.head.as_ref().map_or(Condition::Lost, |head| head.told(restored)),
+            header: self.head.as_ref().map_or(Condition::Lost, |head| head.condition(restored)),
             metalayers: self.head.as_ref().map_or(Condition::Lost, |head| head.metalayers_told(restored)),
             index: self.index,
             trailer: self.trailer_condition,

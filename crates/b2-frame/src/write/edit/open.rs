@@ -12,7 +12,7 @@ use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
 use crate::read::options::{FrameOrigin, ReadOptions};
 use crate::read::restored::restored_error;
-use crate::storage::absolute_paths::anchored;
+use crate::storage::absolute_paths::absolute_file_system;
 use crate::storage::files::Contiguous;
 use crate::storage::files::OpenFile;
 use crate::storage::files::open_file;
@@ -45,9 +45,9 @@ impl EditOptions {
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
         let read_only = || io::Error::new(io::ErrorKind::Unsupported, "this storage can only be read");
-        let fs = anchored(staging::io(path, self.fs.as_ref().ok_or_else(read_only))?, path)?;
+        let fs = absolute_file_system(staging::io(path, self.fs.as_ref().ok_or_else(read_only))?, path)?;
         let read = ReadOptions { fs: fs.clone(), ..self.read.clone() };
-        let editor = Self { read, ..self.clone() }.edit_anchored(path, &fs);
+        let editor = Self { read, ..self.clone() }.edit_absolute(path, &fs);
         let mut editor = editor.map_err(|error| error.of(&path.display().to_string()))?;
         if self.tables != Tables::Ignored
             && let Some(table) = Table::of(path, &self.read)
@@ -58,7 +58,7 @@ impl EditOptions {
         Ok(editor)
     }
 
-    fn edit_anchored(&self, path: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
+    fn edit_absolute(&self, path: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
         self.check_offset()?;
         match staging::io(path, fs.kind(path, Links::Follow))? {
             FileKind::File => self.edit_file(path, fs),

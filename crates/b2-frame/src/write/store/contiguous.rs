@@ -23,7 +23,7 @@ use crate::storage::lock::FrameLock;
 use crate::storage::redo::Redo;
 use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileId, FileSystem, Links, ReadAt, WriteAt};
-use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
+use crate::write::encode::{self, EncodedMetadata, FrameContent, PagePosition};
 use crate::write::state::{FrameState, StoredHeader};
 use crate::write::store::CommitChange;
 use crate::write::store::appender::Appender;
@@ -79,7 +79,7 @@ pub(crate) enum FrameHome {
     /// A new frame, in a temporary file that is renamed when it is complete.
     StagedTarget(Option<StagedTarget>),
     /// A new frame that follows other bytes of a file.
-    Behind,
+    InsideFile,
 }
 
 /// Notifies snapshots of later changes, since bytes that were never committed may be overwritten.
@@ -151,7 +151,7 @@ impl ContiguousStore {
     }
 
     /// Creates the store of a new frame that starts at byte `base` of a file.
-    pub(crate) fn behind(
+    pub(crate) fn appending_to(
         file: Arc<dyn WriteAt>,
         name: &str,
         durability: Durability,
@@ -159,7 +159,7 @@ impl ContiguousStore {
         header_len: u64,
     ) -> Result<Self, FrameError> {
         let out = Appender::new(file, name.into(), durability, 0).at_byte(base);
-        Self::new(FrameHome::Behind, out, header_len)
+        Self::new(FrameHome::InsideFile, out, header_len)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -282,7 +282,7 @@ impl ContiguousStore {
             first: if self.committed == 0 { &self.out.first } else { &self.first },
             cbytes: end - self.header_len,
             index_at: end,
-            pages: PagesGo::InFront,
+            pages: PagePosition::BeforeIndex,
         })
     }
 
@@ -321,7 +321,7 @@ impl ContiguousStore {
         self.out.flush()?;
         self.out.release()?;
         let mut start = &head.bytes[..];
-        if let FrameHome::Behind = self.home {
+        if let FrameHome::InsideFile = self.home {
             // No rename makes this frame visible; it exists as soon as the first bytes of its
             // header do. They are written last, and if that write is torn, the frame is not
             // recognized.

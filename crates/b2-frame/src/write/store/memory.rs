@@ -19,7 +19,7 @@ use crate::read::open_plan::FrameLayout;
 use crate::storage::files::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::traits::{ReadAt, copied};
-use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
+use crate::write::encode::{self, EncodedMetadata, FrameContent, PagePosition};
 use crate::write::state::StoredHeader;
 use crate::write::store::CommitChange;
 use crate::write::store::pieces::{Holes, Pieces};
@@ -235,7 +235,7 @@ impl MemoryStore {
             first: &first,
             cbytes: end - self.header_len,
             index_at: end,
-            pages: PagesGo::InFront,
+            pages: PagePosition::BeforeIndex,
         };
         let EncodedMetadata { head, tail, .. } = encode::encode(&content)?;
         self.written += tail.len() as u64 + head.len();

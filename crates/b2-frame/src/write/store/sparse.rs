@@ -22,7 +22,7 @@ use crate::storage::lock::FrameLock;
 use crate::storage::sparse::{CachedIndex, IndexWatch, Sparse};
 use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
-use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
+use crate::write::encode::{self, EncodedMetadata, FrameContent, PagePosition};
 use crate::write::state::{FrameState, StoredHeader};
 use crate::write::store::CommitChange;
 
@@ -108,7 +108,7 @@ impl SparseStore {
             durability,
             header_len: state.head.len(),
             index,
-            used: named(state),
+            used: referenced_files(state),
             staged: BTreeMap::new(),
             doomed: BTreeSet::new(),
             lowest: 0,
@@ -123,11 +123,11 @@ impl SparseStore {
     }
 
     pub(super) fn name(&self) -> String {
-        self.shown(&self.dir).display().to_string()
+        self.display_path(&self.dir).display().to_string()
     }
 
     /// Returns the path for errors: below the target, not below the temporary directory of a new frame.
-    fn shown(&self, path: &Path) -> PathBuf {
+    fn display_path(&self, path: &Path) -> PathBuf {
         match (&self.new, path.strip_prefix(&self.dir)) {
             (Some(new), Ok(rest)) if rest.as_os_str().is_empty() => new.path().to_owned(),
             (Some(new), Ok(rest)) => new.path().join(rest),
@@ -137,7 +137,7 @@ impl SparseStore {
 
     /// Adds the path to an error.
     fn io<T>(&self, path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
-        staging::io(&self.shown(path), result)
+        staging::io(&self.display_path(path), result)
     }
 
     pub(crate) fn has_staged(&self) -> bool {
@@ -207,7 +207,7 @@ impl SparseStore {
         if self.new.is_none() {
             self.check_unchanged(&old.head.bytes)?;
         }
-        let named = named(new);
+        let named = referenced_files(new);
         let content = FrameContent {
             state: new,
             sums,
@@ -218,7 +218,7 @@ impl SparseStore {
             cbytes: self.cbytes(old, &named)?,
             index_at: new.head.len(),
             // The index directly follows the header.
-            pages: PagesGo::Behind,
+            pages: PagePosition::AfterIndex,
         };
         let EncodedMetadata { head, tail, .. } = encode::encode(&content)?;
         let mut index = memory::list(head.bytes.len() + tail.len())?;
@@ -444,6 +444,6 @@ fn next(id: u32) -> Result<u32, FrameError> {
 }
 
 /// Returns the numbers of the files that the entries use.
-fn named(state: &FrameState) -> HashSet<u32> {
+fn referenced_files(state: &FrameState) -> HashSet<u32> {
     state.entries.iter().filter_map(|raw| u32::try_from(*raw).ok()).collect()
 }

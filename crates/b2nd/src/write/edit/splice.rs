@@ -64,11 +64,11 @@ impl ArrayEditor {
                 return Ok(());
             }
             let (old, shift) = (editor.geometry.clone(), AxisShift { axis, range: range.clone(), len });
-            let control = editor.control.begin(shift.made(&old, &new), new.itemsize() as u64);
+            let control = editor.control.begin(shift.rewritten_nbytes(&old, &new), new.itemsize() as u64);
             let renewed = RewrittenChunks {
                 first: first_chunk(&new, axis, range.start),
                 in_place: same_numbers(&old, &new) && !shift.any_moves(&old, &new),
-                kept: |at: &[u64]| shift.kept(&old, &new, at),
+                kept: |at: &[u64]| shift.unchanged_chunk(&old, &new, at),
             };
             editor.replace(&new, axis, range, source, &control, renewed)
         })
@@ -84,11 +84,15 @@ struct AxisShift {
 
 impl AxisShift {
     /// Returns the size in bytes of all items in chunks that are rewritten.
-    fn made(&self, old: &Geometry, new: &Geometry) -> u64 {
+    fn rewritten_nbytes(&self, old: &Geometry, new: &Geometry) -> u64 {
         let mut coords = vec![0; new.ndim()];
         let along = (first_chunk(new, self.axis, self.range.start)..new.grid()[self.axis]).map(|k| {
             coords[self.axis] = k;
-            if self.kept(old, new, &coords).is_some() { 0 } else { new.chunk_box(&coords).1[self.axis] }
+            if self.unchanged_chunk(old, new, &coords).is_some() {
+                0
+            } else {
+                new.chunk_box(&coords).1[self.axis]
+            }
         });
         let along = along.sum();
         let mut lengths = new.shape().to_vec();
@@ -97,7 +101,7 @@ impl AxisShift {
     }
 
     /// Returns the old chunk that becomes the new chunk at `at` without changes, if there is one.
-    fn kept(&self, old: &Geometry, new: &Geometry, at: &[u64]) -> Option<usize> {
+    fn unchanged_chunk(&self, old: &Geometry, new: &Geometry, at: &[u64]) -> Option<usize> {
         let (start, len) = new.chunk_box(at);
         let (start, len) = (start[self.axis], len[self.axis]);
         let c = u64::from(new.chunkshape()[self.axis]);
