@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::args::help::Detail;
+use crate::args::help::HelpDetail;
 use crate::args::{Global, help};
 use crate::cmd;
 use crate::files::{retry_read, urls};
@@ -114,7 +114,7 @@ pub(crate) fn parse<T: Into<OsString> + Clone>(
         // Build the help pages only when needed, since that takes some time.
         Err(error) if wanted.contains(&error.kind()) => {
             let full = args.iter().any(|arg| arg == "--help") || args.get(1).is_some_and(|arg| arg == "help");
-            let pages = help::pages(Cli::command(), if full { Detail::Full } else { Detail::Short });
+            let pages = help::pages(Cli::command(), if full { HelpDetail::Full } else { HelpDetail::Short });
             parse_with(pages.color(color), &args)
         }
         parsed => parsed.map_err(plain),

@@ -48,14 +48,14 @@ All commands: b2kit --help. One command: b2kit pack -h, or pack --help.";
 
 /// How much a help page shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Detail {
+pub(crate) enum HelpDetail {
     /// The short help, which fits on a screen: without headings and some options.
     Short,
     Full,
 }
 
 /// Sets up the help of all commands.
-pub(crate) fn pages(command: Command, detail: Detail) -> Command {
+pub(crate) fn pages(command: Command, detail: HelpDetail) -> Command {
     let hidden: Vec<Arg> = globals(&command).map(|arg| arg.clone().hide(true)).collect();
     let width = columns().clamp(MIN_COLUMNS, COLUMNS);
     let command = command.mut_subcommands(|sub| page(sub.args(&hidden), "b2kit", detail, width));
@@ -169,11 +169,11 @@ fn flowing(text: &str) -> String {
 }
 
 /// Sets the help page of a command.
-fn page(command: Command, parent: &str, detail: Detail, width: usize) -> Command {
+fn page(command: Command, parent: &str, detail: HelpDetail, width: usize) -> Command {
     let path = format!("{parent} {}", command.get_name());
     let command = command.mut_subcommands(|sub| page(sub, &path, detail, width)).bin_name(&path);
     let full = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    if detail == Detail::Full {
+    if detail == HelpDetail::Full {
         let common = "Options of all commands (-q, -v, -t and others): b2kit --help.";
         let text =
             if full.is_empty() { common.to_owned() } else { format!("{}\n\n{common}", flowing(&full)) };

@@ -84,12 +84,12 @@ pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
 
 /// A parser with the named values that completion offers. Help texts describe the values.
 #[derive(Clone)]
-struct Suggesting<P> {
+struct SuggestingParser<P> {
     parser: P,
     names: &'static [&'static str],
 }
 
-impl<P: TypedValueParser> TypedValueParser for Suggesting<P> {
+impl<P: TypedValueParser> TypedValueParser for SuggestingParser<P> {
     type Value = P::Value;
 
     fn parse_ref(
@@ -115,17 +115,17 @@ const FILTERS: [&str; 9] =
 
 /// Parses a codec, or `auto`.
 pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Codec> {
-    Suggesting { parser: parse_codec, names: &ALL_CODECS }
+    SuggestingParser { parser: parse_codec, names: &ALL_CODECS }
 }
 
 /// Parses a codec with `parser`, which accepts codecs for any bytes.
 pub(crate) fn plain_codec_parser<P: TypedValueParser>(parser: P) -> impl TypedValueParser<Value = P::Value> {
-    Suggesting { parser, names: &CODECS }
+    SuggestingParser { parser, names: &CODECS }
 }
 
 /// Parses a list of filters.
 pub(crate) fn filters_parser() -> impl TypedValueParser<Value = Filters> {
-    Suggesting { parser: |text: &str| text.parse::<Filters>(), names: &FILTERS }
+    SuggestingParser { parser: |text: &str| text.parse::<Filters>(), names: &FILTERS }
 }
 
 pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {

@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 
 use anyhow::Result;
 
-use self::common::Common;
+use self::common::BenchOptions;
 use crate::args::options::Global;
 
 const EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     // This thread is part of the pool, so that no work has to be handed over to other threads and waited for.
     crate::process::threads::begin(threads)?;
-    let common = Common { threads, typesize: args.typesize, limit: args.limit };
+    let common = BenchOptions { threads, typesize: args.typesize, limit: args.limit };
     match args.machine.input() {
         Some(input) => machine::run(&args.machine, input, &common),
         None => table::run(&args.table, &common, args.json, global),

@@ -14,7 +14,7 @@ use crate::files::{ModeOf, Output, members, refuse_blosc2_name, refuse_same};
 use crate::formats::npy;
 use crate::print::{Lines, Map, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
-use crate::read::plain::Plain;
+use crate::read::external::ExternalArray;
 use crate::read::{Data, Hdf5, Input, Selection, View, slice};
 
 const EXAMPLES: &str = "\
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
     /// Only these items
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true, conflicts_with = "chunk")]
     slice: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 /// The format of the output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
-struct Form {
+struct OutputForm {
     /// Decoded bytes in C order (the default, unless OUT ends in .npy, .csv or .png)
     #[arg(long)]
     raw: bool,
@@ -148,8 +148,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 /// Writes the items of a data set of HDF5.
 fn plain(
     args: &Args,
-    form: Form,
-    array: &dyn Plain,
+    form: OutputForm,
+    array: &dyn ExternalArray,
     parts: &[b2kit::Selection],
     global: Global,
 ) -> Result<()> {
@@ -192,16 +192,16 @@ fn tell(name: &str, nbytes: u64, start: Instant, global: Global) {
 ///
 /// # Errors
 /// Returns [`Usage`] if the extension implies a format that a stored chunk cannot be written in.
-fn form(args: &Args) -> Result<Form> {
+fn form(args: &Args) -> Result<OutputForm> {
     let given = args.form;
     if given.raw || given.npy || given.csv || given.text || given.png {
         return Ok(given);
     }
     let ending = args.output.as_deref().and_then(members::extension).unwrap_or_default();
     let form = match &*ending {
-        "npy" => Form { npy: true, ..given },
-        "csv" => Form { csv: true, ..given },
-        "png" => Form { png: true, ..given },
+        "npy" => OutputForm { npy: true, ..given },
+        "csv" => OutputForm { csv: true, ..given },
+        "png" => OutputForm { png: true, ..given },
         _ => return Ok(given),
     };
     if args.chunk.is_some() {
@@ -223,7 +223,7 @@ fn refuse_terminal(output: &Output, args: &Args) -> Result<()> {
 }
 
 /// Writes values as text or as a picture.
-fn values(args: &Args, form: Form, global: Global) -> Result<()> {
+fn values(args: &Args, form: OutputForm, global: Global) -> Result<()> {
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
     let named = || args.source.file.display().to_string();
     let data = Data::open(&args.source, global).with_context(named)?;

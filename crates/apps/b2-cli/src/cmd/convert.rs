@@ -23,11 +23,11 @@ pub(crate) use self::args::Args;
 use self::job::{Job, compare};
 pub(crate) use self::listing::Listing;
 use self::nodes::{Content, Item, Node, SourceFile};
-use self::part::Part;
+use self::part::DataSelection;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
-    InputFile, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
-    stdio, urls, walk, write_through,
+    InputFile, ModeOf, Output, WalkDecision, check_folder, claim, members, print_plan, recognition,
+    refuse_other_format, stdio, urls, walk, write_through,
 };
 use crate::formats::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
@@ -129,11 +129,13 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     }
     let look = |path: &Path| {
         Ok(match path.is_dir() {
-            true if foreign::is_zarr(path) => Take::Yes,
-            true if foreign::directory(path).is_some() => Take::No(OTHER),
-            true => Take::Inside,
-            false if foreign::hdf5(path).is_some() || foreign::is_npz(path) || is_nifti(path) => Take::Yes,
-            false => Take::No(OTHER),
+            true if recognition::is_zarr(path) => WalkDecision::Yes,
+            true if recognition::directory(path).is_some() => WalkDecision::No(OTHER),
+            true => WalkDecision::Inside,
+            false if recognition::hdf5(path).is_some() || recognition::is_npz(path) || is_nifti(path) => {
+                WalkDecision::Yes
+            }
+            false => WalkDecision::No(OTHER),
         })
     };
     let found = match args.recursive {
@@ -306,7 +308,7 @@ impl Job<'_> {
         signals::begin();
         let named = || path.to_owned();
         let slice = self.args.slice.as_deref().map(slice::parse).transpose()?;
-        let part = Part::of(item, slice.as_deref(), self.args.mask_and_scale).with_context(named)?;
+        let part = DataSelection::of(item, slice.as_deref(), self.args.mask_and_scale).with_context(named)?;
         let data = match item {
             Item::Hdf5(data) if part.is_none() => Some(data),
             _ => None,

@@ -11,7 +11,7 @@ use b2kit::nd::{Dtype, DtypeKind};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::files::{foreign, is_pipe, is_stdin, members};
+use crate::files::{is_pipe, is_stdin, members, recognition};
 use crate::formats::npy;
 use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
 use crate::process::{AlreadyReported, ClosedPipe, Progress, Trouble};
@@ -96,18 +96,18 @@ fn trouble(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// One of the two files.
-struct Side<'a> {
+struct DiffInput<'a> {
     path: &'a Path,
     data: Data,
     /// The attributes of a data set of HDF5, as vlmetalayers.
     attributes: Layers,
 }
 
-impl<'a> Side<'a> {
+impl<'a> DiffInput<'a> {
     fn open(path: &'a Path, global: Global) -> Result<Self> {
         let data = Data::open_path(path, global).with_context(|| path.display().to_string())?;
         let attributes = match &data {
-            Data::Plain(array) => array.layers(),
+            Data::ExternalArray(array) => array.layers(),
             Data::Blosc(_) => Layers::new(),
         };
         Ok(Self { path, data, attributes })
@@ -117,7 +117,7 @@ impl<'a> Side<'a> {
     fn frame(&self) -> Option<&SuperChunk> {
         match &self.data {
             Data::Blosc(input) => input.frame(),
-            Data::Plain(_) => None,
+            Data::ExternalArray(_) => None,
         }
     }
 
@@ -135,7 +135,7 @@ fn keys(path: &Path, global: Global) -> Result<Option<Vec<String>>> {
         return Ok(Some(store.keys().map(str::to_owned).collect()));
     }
     // For anything else, the error of opening it as a file names its format.
-    let Some(what) = foreign::hdf5(path) else { return Ok(None) };
+    let Some(what) = recognition::hdf5(path) else { return Ok(None) };
     Hdf5::open_or(path, global, anyhow!(what))?.keys("/").map(Some)
 }
 
@@ -166,14 +166,14 @@ fn compare(args: &Args, global: Global) -> Result<Vec<Difference>> {
 
 /// Describes the first difference, if any.
 fn compare_pair(args: &Args, [first, second]: [&Path; 2], global: Global) -> Result<Option<String>> {
-    let sides = [Side::open(first, global)?, Side::open(second, global)?];
+    let sides = [DiffInput::open(first, global)?, DiffInput::open(second, global)?];
     if let Some(difference) = compare_form(&sides) {
         return Ok(Some(difference));
     }
     if let Some(difference) = compare_data(&sides, args.tolerance, global)? {
         return Ok(Some(difference));
     }
-    let is_bare = |side: &Side<'_>| matches!(&side.data, Data::Plain(array) if array.attributes().is_none());
+    let is_bare = |side: &DiffInput<'_>| matches!(&side.data, Data::ExternalArray(array) if array.attributes().is_none());
     if args.data_only || sides.iter().any(is_bare) { Ok(None) } else { compare_metalayers(&sides) }
 }
 
@@ -185,7 +185,7 @@ fn told(what: &str, values: [String; 2]) -> Option<String> {
 /// Shape, dtype and dtype string, if the data is an array. An array need not have a dtype string.
 fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
     match data {
-        Data::Plain(array) => Some((array.shape(), array.dtype(), array.dtype().as_str().to_owned())),
+        Data::ExternalArray(array) => Some((array.shape(), array.dtype(), array.dtype().as_str().to_owned())),
         Data::Blosc(Input::Array(array)) => {
             let text = match &array.meta().dtype {
                 Some(text) => String::from_utf8_lossy(text).into_owned(),
@@ -198,7 +198,7 @@ fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
 }
 
 /// Compares kind, shape, dtype and sizes.
-fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
+fn compare_form([first, second]: &[DiffInput<'_>; 2]) -> Option<String> {
     let inputs = match (array(&first.data), array(&second.data)) {
         (Some((shape, dtype, text)), Some((other_shape, other, other_text))) => {
             let shapes = told("shape", [dims(shape), dims(other_shape)]);
@@ -221,7 +221,7 @@ fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
         (None, Some(_)) => return Some("kind: not an array | array".into()),
         (None, None) => [&first.data, &second.data].map(|data| match data {
             Data::Blosc(input) => Some(input),
-            Data::Plain(_) => None,
+            Data::ExternalArray(_) => None,
         }),
     };
     let [Some(first), Some(second)] = inputs else { return None };
@@ -237,7 +237,11 @@ fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
 }
 
 /// Decodes both files piece by piece, side by side. The caller has checked that their shapes and item sizes are equal.
-fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -> Result<Option<String>> {
+fn compare_data(
+    sides: &[DiffInput<'_>; 2],
+    tolerance: Option<f64>,
+    global: Global,
+) -> Result<Option<String>> {
     for side in sides {
         side.data.check_output().with_context(|| side.named())?;
     }
@@ -264,7 +268,7 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut start = 0;
     // Data without chunks are read in the pieces of the other file.
-    let is_whole = matches!(&sides[0].data, Data::Plain(array) if array.chunkshape().is_none());
+    let is_whole = matches!(&sides[0].data, Data::ExternalArray(array) if array.chunkshape().is_none());
     for piece in views[usize::from(is_whole)].pieces() {
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {
             views[k].read(&piece, buffer).with_context(|| sides[k].named())
@@ -391,7 +395,7 @@ const SHOWN: usize = 16;
 
 type Layers = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
+fn compare_metalayers(sides: &[DiffInput<'_>; 2]) -> Result<Option<String>> {
     let fixed = sides.each_ref().map(|side| side.frame().map(metalayers).unwrap_or_default());
     if let Some(difference) = compare_layers("metalayer", &fixed) {
         return Ok(Some(difference));
@@ -417,7 +421,7 @@ fn metalayers(frame: &SuperChunk) -> Layers {
 }
 
 /// The vlmetalayer of this name, if it exists.
-fn vlmetalayer(side: &Side<'_>, name: &[u8]) -> Result<Layers> {
+fn vlmetalayer(side: &DiffInput<'_>, name: &[u8]) -> Result<Layers> {
     let Some(frame) = side.frame() else {
         let value = side.attributes.get(name);
         return Ok(value.map(|value| (name.to_vec(), value.clone())).into_iter().collect());

@@ -153,7 +153,8 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
             return tell_hdf5(args, source, &file, output).with_context(named);
         }
     };
-    let facts = Facts { sums_ignored: global.no_checksums, ..Facts::gather(&input).with_context(named)? };
+    let facts =
+        FileInfo { sums_ignored: global.no_checksums, ..FileInfo::gather(&input).with_context(named)? };
     let frame = input.frame().filter(|_| args.chunks);
     if args.json {
         check_vlmetalayers(&input).with_context(named)?;
@@ -267,7 +268,7 @@ fn describe(input: &Input) -> String {
 }
 
 /// Facts about any kind of file.
-struct Facts {
+struct FileInfo {
     /// Whether checksums were ignored (`--no-checksums`).
     sums_ignored: bool,
     nbytes: u64,
@@ -314,7 +315,7 @@ impl Special {
     }
 }
 
-impl Facts {
+impl FileInfo {
     fn gather(input: &Input) -> Result<Self> {
         let (cbytes, special) = match input.frame() {
             Some(frame) => (frame.cbytes(), Special::of_frame(frame)?),

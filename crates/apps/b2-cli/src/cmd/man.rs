@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, command: Command) -> Result<()> {
-    let mut root = help::pages(command, help::Detail::Full);
+    let mut root = help::pages(command, help::HelpDetail::Full);
     root.build();
     if let Some(dir) = &args.directory {
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;

@@ -13,11 +13,11 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use b2kit::frame::FrameParams;
 use b2kit::{Chunk, Dtype};
 
-use self::join::Join;
+use self::join::JoinAxis;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    ByteSource, GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time,
-    print_plan, refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
+    ByteSource, GroupCommit, InputFile, InputRemoval, ModeOf, WalkDecision, check_folder, claim, keep_time,
+    print_plan, recognition, refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::formats::npy;
 use crate::process::{Progress, Usage, batch, buffer, signals};
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
     let mut outputs = outputs.iter();
-    let late = Late::default();
+    let late = DeferredFiles::default();
     let run = |input: &Path| match outputs.next() {
         Some(output) if args.each => pack_each(args, input, output, &late, global),
         Some(output) => pack_one(args, input, output, &late, global),
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 /// Files of `-d` that are complete, but not yet synced and renamed.
 #[derive(Default)]
-struct Late {
+struct DeferredFiles {
     together: Arc<GroupCommit>,
     /// The messages about them, in the same order.
     untold: RefCell<Vec<PackReport>>,
@@ -194,7 +194,7 @@ struct PackReport {
     keep_time: bool,
 }
 
-impl Late {
+impl DeferredFiles {
     /// Whether the sync and rename of a new file can be deferred: for a contiguous frame that is new or replaces a file.
     fn takes(&self, output: &Path, args: &Args) -> bool {
         let format = args.encoding.format.unwrap_or(Format::Cframe);
@@ -229,7 +229,7 @@ impl Late {
 }
 
 /// Packs `input` into the file `output`, and removes the input if requested.
-fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
+fn pack_one(args: &Args, input: &Path, output: &Path, late: &DeferredFiles, global: Global) -> Result<()> {
     let removal = removal(args, input, output)?;
     // An input is removed when its new file is on disk.
     let late = removal.is_none().then_some(late);
@@ -240,14 +240,14 @@ fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Globa
 /// Packs all files, with `-r` also those in folders, except for files in folders that are already packed.
 fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     let look = |path: &Path| {
-        let packed = Take::No("packed already");
+        let packed = WalkDecision::No("packed already");
         Ok(match path.is_dir() {
-            true if foreign::directory(path).is_some_and(|found| found.is_ours()) => packed,
+            true if recognition::directory(path).is_some_and(|found| found.is_ours()) => packed,
             // Other folders are rejected when they are packed.
-            true if foreign::directory(path).is_some() => Take::Yes,
-            true => Take::Inside,
+            true if recognition::directory(path).is_some() => WalkDecision::Yes,
+            true => WalkDecision::Inside,
             false if !args.raw && is_packed(path).unwrap_or(false) => packed,
-            false => Take::Yes,
+            false => WalkDecision::Yes,
         })
     };
     let found = match args.placement.recursive {
@@ -265,7 +265,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
     batch::distinct(&inputs, &outputs)?;
     let mut outputs = outputs.iter();
-    let late = Late::default();
+    let late = DeferredFiles::default();
     let run = |input: &Path| {
         let Some(output) = outputs.next() else { return Ok(()) };
         if let (Some(_), Some(folder), false) = (&args.directory, output.parent(), args.placement.dry_run) {
@@ -280,9 +280,9 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
 fn is_packed(path: &Path) -> Result<bool> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
-    let mut head = buffer(usize::try_from(foreign::LOOK.min(len))?)?;
+    let mut head = buffer(usize::try_from(recognition::LOOK.min(len))?)?;
     file.read_exact_at(0, &mut head)?;
-    Ok(foreign::recognise(path, &head, len).is_some_and(|found| found.is_ours()))
+    Ok(recognition::recognise(path, &head, len).is_some_and(|found| found.is_ours()))
 }
 
 /// What `--rm` will remove.
@@ -311,7 +311,7 @@ fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<InputRemov
 }
 
 /// Packs each of the arrays in `input` into its own file, with a number before the extension of `output`.
-fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
+fn pack_each(args: &Args, input: &Path, output: &Path, late: &DeferredFiles, global: Global) -> Result<()> {
     if !args.placement.dry_run {
         check_folder(output)?;
     }
@@ -367,7 +367,7 @@ fn pack(
     args: &Args,
     inputs: &[PathBuf],
     (output, shown): (&Path, &Path),
-    late: Option<&Late>,
+    late: Option<&DeferredFiles>,
     global: Global,
 ) -> Result<()> {
     // Check options before reading anything.
@@ -385,7 +385,7 @@ fn pack(
     refuse_other_format(shown)?;
     claim(output, args.force, &paths)?;
     for input in inputs {
-        refuse_directory(input).map_err(|error| match foreign::directory(input) {
+        refuse_directory(input).map_err(|error| match recognition::directory(input) {
             Some(_) => error,
             None => anyhow!("{error}; -r packs the files in it"),
         })?;
@@ -417,7 +417,7 @@ fn pack_operands(
     input: &Path,
     mut operands: Vec<Operand>,
     (output, shown): (&Path, &Path),
-    late: Option<&Late>,
+    late: Option<&DeferredFiles>,
     global: Global,
 ) -> Result<()> {
     let start = Instant::now();
@@ -493,8 +493,8 @@ fn pack_operands(
 
 impl Args {
     /// How the inputs are joined to one array, if they are.
-    fn join(&self) -> Option<Join> {
-        self.concat.map(Join::Concat).or(self.stack.map(Join::Stack))
+    fn join(&self) -> Option<JoinAxis> {
+        self.concat.map(JoinAxis::Concat).or(self.stack.map(JoinAxis::Stack))
     }
 }
 

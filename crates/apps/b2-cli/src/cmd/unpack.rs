@@ -9,7 +9,7 @@ use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{FilesFrom, Global, Placement, Source};
 use crate::files::{
-    InputRemoval, ModeOf, Output, Take, claim, keep_time, members, print_plan, refuse_blosc2_name,
+    InputRemoval, ModeOf, Output, WalkDecision, claim, keep_time, members, print_plan, refuse_blosc2_name,
     refuse_same, stdio, urls, walk,
 };
 use crate::formats::npy;
@@ -94,15 +94,15 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> {
     let found = walk(files, args.directory.as_deref(), global, |path| {
         Ok(match path.is_dir() {
-            true if path.join(INDEX_NAME).is_file() => Take::Yes,
+            true if path.join(INDEX_NAME).is_file() => WalkDecision::Yes,
             // Any folder with frames in it can be opened as a store.
             true if path.extension().is_some_and(|end| end == "b2d") => {
-                Take::No("a store; b2kit ls lists its members")
+                WalkDecision::No("a store; b2kit ls lists its members")
             }
-            true => Take::Inside,
+            true => WalkDecision::Inside,
             // Reading errors are reported when the file is unpacked.
-            false if extension(path).is_some() || is_frame(path).unwrap_or(true) => Take::Yes,
-            false => Take::No("not packed"),
+            false if extension(path).is_some() || is_frame(path).unwrap_or(true) => WalkDecision::Yes,
+            false => WalkDecision::No("not packed"),
         })
     })?;
     let folders: Vec<Option<PathBuf>> =

@@ -15,7 +15,7 @@ use crate::files::{Output, retry_read};
 use crate::print::{count, printable, printable_json};
 use crate::process::error::exceeds_output;
 use crate::process::{AlreadyReported, PartlyChecked, Progress, one_line_beside, say, signals};
-use crate::read::plain::Plain;
+use crate::read::external::ExternalArray;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
 
@@ -375,7 +375,7 @@ fn verify_hdf5(
 }
 
 /// Decodes a data set. Returns the bytes of its items.
-fn verify_plain(array: &dyn Plain, path: &Path, global: Global, hasher: &mut Sha256) -> Result<u64> {
+fn verify_plain(array: &dyn ExternalArray, path: &Path, global: Global, hasher: &mut Sha256) -> Result<u64> {
     array.check_output()?;
     let view = View::of(array, &[])?;
     let mut progress = Progress::new(path.display().to_string(), view.nbytes(), global.quiet);

@@ -7,7 +7,7 @@ mod graphics;
 #[cfg(any(feature = "headless", all(test, feature = "terminal")))]
 mod headless;
 #[cfg(feature = "terminal")]
-mod look;
+mod request;
 #[cfg(feature = "terminal")]
 mod screen;
 #[cfg(feature = "terminal")]
@@ -136,7 +136,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             );
         }
         let (slice, field, source) = (slice.as_deref(), field.as_deref(), &source.inside());
-        let shown = web::Shown { source, slice, field, map: *map, range: *range, log: *log, opens: !no_open };
+        let shown =
+            web::BrowserView { source, slice, field, map: *map, range: *range, log: *log, opens: !no_open };
         return match &args.html {
             Some(output) => web::write(&shown, output, args.force),
             None => web::serve(&shown, global),
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if keys.is_some() || is_interactive(args) {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
-        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
+        let opening = request::ViewSource { source: source.inside(), parts, dtype: dtype.clone(), global };
         #[cfg(feature = "headless")]
         if let Some(keys) = keys {
             let screen = headless::run(app, opening, keys).with_context(named)?;

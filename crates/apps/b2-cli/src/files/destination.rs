@@ -16,7 +16,7 @@ use b2kit::frame::{Links, ReadFiles};
 use tempfile::NamedTempFile;
 
 use super::stdio::{is_stdin, is_stdout, is_stream};
-use super::{foreign, members, urls};
+use super::{members, recognition, urls};
 use crate::print::printable;
 use crate::process::{ClosedPipe, WriteFailure, capture, signals};
 
@@ -365,12 +365,12 @@ pub(crate) fn refuse_second_input(input: &Path, output: &Path) -> Result<()> {
         return Ok(());
     }
     let head = || -> io::Result<Vec<u8>> {
-        let file = foreign::open_regular(output)?;
-        Ok(file.read_at(0..foreign::LOOK.min(file.len()?))?.to_vec())
+        let file = recognition::open_regular(output)?;
+        Ok(file.read_at(0..recognition::LOOK.min(file.len()?))?.to_vec())
     };
     let head = head().with_context(|| output.display().to_string())?;
     let len = fs::metadata(output)?.len();
-    let ours = foreign::recognise(output, &head, len).is_some_and(foreign::Foreign::is_ours);
+    let ours = recognition::recognise(output, &head, len).is_some_and(recognition::RecognisedFormat::is_ours);
     ensure!(
         ours || head.is_empty(),
         "{}: holds data that are not Blosc2; several inputs need -d DIR; -o OUT --force replaces it",

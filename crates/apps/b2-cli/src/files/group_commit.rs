@@ -34,10 +34,10 @@ struct State {
     /// New files that are being written.
     open: Vec<(PathBuf, Arc<dyn WriteAt>)>,
     /// Complete ones, in the order of their renames.
-    complete: Vec<Complete>,
+    complete: Vec<CompletedFile>,
 }
 
-struct Complete {
+struct CompletedFile {
     file: Arc<dyn WriteAt>,
     temporary: PathBuf,
     path: PathBuf,
@@ -58,7 +58,7 @@ impl GroupCommit {
     /// Whether enough is pending for a call of `finish`.
     pub(crate) fn is_full(&self) -> bool {
         let complete = &self.state().complete;
-        let len = |file: &Complete| file.file.len().unwrap_or(0);
+        let len = |file: &CompletedFile| file.file.len().unwrap_or(0);
         complete.len() >= MAX_FILES || complete.iter().map(len).fold(0, u64::saturating_add) >= MAX_LEN
     }
 
@@ -93,12 +93,12 @@ impl GroupCommit {
         let mut state = self.state();
         let at = state.open.iter().position(|(path, _)| path == from)?;
         let (temporary, file) = state.open.swap_remove(at);
-        state.complete.push(Complete { file, temporary, path: to.to_owned(), replace });
+        state.complete.push(CompletedFile { file, temporary, path: to.to_owned(), replace });
         Some(())
     }
 }
 
-impl Complete {
+impl CompletedFile {
     fn rename(&self) -> io::Result<()> {
         let renamed = if self.replace {
             Disk.rename(&self.temporary, &self.path)
@@ -115,7 +115,7 @@ impl Complete {
 }
 
 /// Syncs files concurrently. Files that cannot be synced are removed.
-fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
+fn sync_all(files: &[CompletedFile]) -> Vec<io::Result<()>> {
     let results: Vec<OnceLock<io::Result<()>>> = files.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {
@@ -141,15 +141,15 @@ fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
 
 impl Drop for GroupCommit {
     fn drop(&mut self) {
-        self.state().complete.iter().for_each(Complete::remove);
+        self.state().complete.iter().for_each(CompletedFile::remove);
     }
 }
 
 /// A new file whose syncs are deferred.
-struct Late(Arc<dyn WriteAt>);
+struct DeferredSync(Arc<dyn WriteAt>);
 
 #[warn(clippy::missing_trait_methods)]
-impl ReadAt for Late {
+impl ReadAt for DeferredSync {
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }
@@ -174,7 +174,7 @@ impl ReadAt for Late {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl WriteAt for Late {
+impl WriteAt for DeferredSync {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.0.write_all_at(offset, data)
     }
@@ -237,7 +237,7 @@ impl FileSystem for GroupCommit {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         let file = Disk.create_new(path)?;
         self.state().open.push((path.to_owned(), file.clone()));
-        Ok(Arc::new(Late(file)))
+        Ok(Arc::new(DeferredSync(file)))
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         Disk.create_dir(path)

@@ -6,12 +6,12 @@
 mod bytes;
 pub(crate) mod destination;
 mod files_from;
-pub(crate) mod foreign;
 pub(crate) mod group_commit;
 pub(crate) mod input_removal;
 pub(crate) mod members;
 mod mode;
 pub(crate) mod reading;
+pub(crate) mod recognition;
 pub(crate) mod retry;
 pub(crate) mod staged_output;
 pub(crate) mod stdio;
@@ -23,11 +23,11 @@ pub(crate) use destination::{
     Output, check_folder, claim, print, print_plan, refuse_blosc2_name, refuse_other_format, refuse_same,
     refuse_second_input, spool_beside,
 };
-pub(crate) use foreign::Foreign;
 pub(crate) use group_commit::GroupCommit;
 pub(crate) use input_removal::InputRemoval;
 pub(crate) use mode::{ModeOf, keep_time};
+pub(crate) use recognition::RecognisedFormat;
 pub(crate) use retry::retry_read;
 pub(crate) use staged_output::write_through;
 pub(crate) use stdio::{is_pipe, is_stdin, refuse_stdin, spool_pipe, spool_stdin};
-pub(crate) use walk::{InputFile, Take, walk};
+pub(crate) use walk::{InputFile, WalkDecision, walk};

@@ -16,13 +16,13 @@ pub(crate) use b2_view::formats::LOOK_LEN as LOOK;
 
 /// A recognised format, such as "an HDF5 file", and advice for the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Foreign {
+pub(crate) struct RecognisedFormat {
     pub(crate) kind: FormatKind,
     pub(crate) what: &'static str,
     pub(crate) hint: &'static str,
 }
 
-impl Foreign {
+impl RecognisedFormat {
     /// Whether it is a Blosc2 file.
     pub(crate) fn is_ours(self) -> bool {
         self.kind == FormatKind::Blosc2
@@ -61,14 +61,14 @@ pub(crate) const CHUNK: &str = "a Blosc2 chunk";
 
 /// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if its
 /// format is unknown.
-pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
+pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<RecognisedFormat> {
     if let Some(format) = formats::recognise(head) {
-        return Some(Foreign::of(format));
+        return Some(RecognisedFormat::of(format));
     }
     if ChunkHeader::parse(head).is_ok_and(|chunk| chunk.is_extended() && chunk.cbytes() as u64 == len) {
-        return Some(Foreign::new(FormatKind::Blosc2, CHUNK));
+        return Some(RecognisedFormat::new(FormatKind::Blosc2, CHUNK));
     }
-    is_table(path, head).then(|| Foreign::new(FormatKind::Other, "a table in text (CSV)"))
+    is_table(path, head).then(|| RecognisedFormat::new(FormatKind::Other, "a table in text (CSV)"))
 }
 
 /// Like [`recognise`], but also finds HDF5 at offsets beyond the end of `head`. `read` reads bytes at an offset.
@@ -77,7 +77,7 @@ pub(crate) fn recognise_file(
     head: &[u8],
     len: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
-) -> io::Result<Option<Foreign>> {
+) -> io::Result<Option<RecognisedFormat>> {
     if let Some(found) = recognise(path, head, len) {
         return Ok(Some(found));
     }
@@ -85,7 +85,7 @@ pub(crate) fn recognise_file(
     for at in user_blocks(len).filter(|at| *at >= LOOK) {
         read(&mut start, at)?;
         if start == HDF5_MAGIC {
-            return Ok(Some(Foreign::of(formats::HDF5)));
+            return Ok(Some(RecognisedFormat::of(formats::HDF5)));
         }
     }
     Ok(None)
@@ -102,7 +102,7 @@ pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
 }
 
 /// Recognises a file; `None` for unknown and unreadable ones.
-fn found(path: &Path) -> Option<Foreign> {
+fn found(path: &Path) -> Option<RecognisedFormat> {
     let is_file = match urls::is_url(path) {
         true => matches!(urls::kind(path), Ok(FileKind::File)),
         false => !is_stdin(path) && path.is_file(),
@@ -141,13 +141,13 @@ pub(crate) fn is_npz(path: &Path) -> bool {
 }
 
 /// Recognises a directory that is not a sparse frame.
-pub(crate) fn directory(path: &Path) -> Option<Foreign> {
+pub(crate) fn directory(path: &Path) -> Option<RecognisedFormat> {
     if is_zarr(path) {
-        let hint = Foreign::new(FormatKind::Npz, "").hint;
-        return Some(Foreign { kind: FormatKind::Zarr, what: "a Zarr array", hint });
+        let hint = RecognisedFormat::new(FormatKind::Npz, "").hint;
+        return Some(RecognisedFormat { kind: FormatKind::Zarr, what: "a Zarr array", hint });
     }
     if path.join(b2kit::frame::INDEX_NAME).exists() {
-        return Some(Foreign::new(FormatKind::Blosc2, "a Blosc2 file (a sparse frame)"));
+        return Some(RecognisedFormat::new(FormatKind::Blosc2, "a Blosc2 file (a sparse frame)"));
     }
     None
 }
@@ -192,7 +192,7 @@ mod tests {
             for lead in [0, b'a'] {
                 let file = [&vec![lead; block][..], HDF5_MAGIC, &[0; 600]].concat();
                 let head = &file[..file.len().min(LOOK as usize)];
-                assert_eq!(whole(head, &file), Some(Foreign::of(formats::HDF5)), "{block}");
+                assert_eq!(whole(head, &file), Some(RecognisedFormat::of(formats::HDF5)), "{block}");
             }
         }
         let file = [&[b'a'; 600][..], HDF5_MAGIC].concat();

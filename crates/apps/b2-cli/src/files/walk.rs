@@ -13,7 +13,7 @@ use crate::process::say;
 
 /// What to do with a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Take {
+pub(crate) enum WalkDecision {
     /// An input: a file, or a folder that counts as one file.
     Yes,
     /// Not an input, for this reason.
@@ -47,15 +47,15 @@ pub(crate) fn walk(
     operands: &[PathBuf],
     outputs: Option<&Path>,
     global: Global,
-    judge: impl Fn(&Path) -> Result<Take>,
+    judge: impl Fn(&Path) -> Result<WalkDecision>,
 ) -> Result<Vec<InputFile>> {
     let outputs = outputs.and_then(|folder| folder.canonicalize().ok());
-    let mut walk = Walk { outputs, global, judge, found: Vec::new(), left: 0 };
+    let mut walk = FolderWalk { outputs, global, judge, found: Vec::new(), left: 0 };
     for operand in operands {
         let named = || operand.display().to_string();
         ensure!(!is_stdin(operand) && !urls::is_url(operand), "{}: -r takes files and folders", named());
         let there = fs::metadata(operand).with_context(named)?;
-        match there.is_dir() && (walk.judge)(operand)? == Take::Inside {
+        match there.is_dir() && (walk.judge)(operand)? == WalkDecision::Inside {
             true => walk.folder(operand, Path::new(""))?,
             false => walk.found.push(InputFile::named(operand)),
         }
@@ -73,7 +73,7 @@ fn names(operands: &[PathBuf]) -> Vec<String> {
     operands.iter().map(|path| path.display().to_string()).collect()
 }
 
-struct Walk<J> {
+struct FolderWalk<J> {
     outputs: Option<PathBuf>,
     global: Global,
     judge: J,
@@ -82,7 +82,7 @@ struct Walk<J> {
     left: u64,
 }
 
-impl<J: Fn(&Path) -> Result<Take>> Walk<J> {
+impl<J: Fn(&Path) -> Result<WalkDecision>> FolderWalk<J> {
     fn folder(&mut self, folder: &Path, below: &Path) -> Result<()> {
         let named = || folder.display().to_string();
         let mut entries = Vec::new();
@@ -97,14 +97,14 @@ impl<J: Fn(&Path) -> Result<Take>> Walk<J> {
                 continue;
             }
             let take = match () {
-                () if kind.is_symlink() => Take::No("a link"),
-                () if !kind.is_dir() && !kind.is_file() => Take::No("neither a file nor a folder"),
+                () if kind.is_symlink() => WalkDecision::No("a link"),
+                () if !kind.is_dir() && !kind.is_file() => WalkDecision::No("neither a file nor a folder"),
                 () => (self.judge)(&path).with_context(|| path.display().to_string())?,
             };
             match take {
-                Take::Yes => self.found.push(InputFile { path, below: below.to_owned() }),
-                Take::Inside => self.folder(&path, &below.join(&name))?,
-                Take::No(why) => {
+                WalkDecision::Yes => self.found.push(InputFile { path, below: below.to_owned() }),
+                WalkDecision::Inside => self.folder(&path, &below.join(&name))?,
+                WalkDecision::No(why) => {
                     self.left += 1;
                     self.global
                         .tell(|| format!("{}: left out: {why}", printable(&path.display().to_string())));

@@ -13,7 +13,7 @@ use b2kit::nd::Value;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::args::Global;
-use crate::files::foreign::{self, open_regular};
+use crate::files::recognition::{self, open_regular};
 use crate::files::{stdio::spooled, urls};
 use crate::formats::npy::RawSource;
 use crate::process::signals;
@@ -43,7 +43,7 @@ impl NiftiImage {
     pub(crate) fn open(path: &Path, global: Global) -> Result<Self> {
         let file = open_regular(path)?;
         let stored = file.len()?;
-        let start = file.read_at(0..foreign::LOOK.min(stored))?;
+        let start = file.read_at(0..recognition::LOOK.min(stored))?;
         let is_compressed = start.starts_with(&GZIP);
         let header = Header::parse(&head(&start))?;
         let nbytes = header.nbytes()?;
@@ -103,7 +103,7 @@ pub(crate) fn is_nifti(path: &Path) -> bool {
     let is_file = urls::is_url(path) || path.is_file();
     let start = || {
         let file = open_regular(path).ok()?;
-        file.read_at(0..foreign::LOOK.min(file.len().ok()?)).ok()
+        file.read_at(0..recognition::LOOK.min(file.len().ok()?)).ok()
     };
     let start = is_file.then(start).flatten();
     start.is_some_and(|start| Fields::of(&head(&start)).is_some())

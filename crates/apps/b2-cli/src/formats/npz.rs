@@ -18,7 +18,7 @@ use rawzip::{
 };
 
 use crate::args::Global;
-use crate::files::foreign::open_regular;
+use crate::files::recognition::open_regular;
 use crate::files::stdio::spooled;
 use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::process::signals;

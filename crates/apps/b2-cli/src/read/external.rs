@@ -11,11 +11,11 @@ use b2kit::nd::Value;
 use crate::formats::npy::{NpyHeader, RawSource};
 
 /// The name of an array, and the array or the reason why it cannot be opened.
-pub(crate) type MaybePlain = (String, anyhow::Result<Box<dyn Plain>>);
+pub(crate) type NamedExternalArray = (String, anyhow::Result<Box<dyn ExternalArray>>);
 
 /// An array whose items are read box by box.
 #[cfg_attr(not(feature = "terminal"), allow(dead_code))]
-pub(crate) trait Plain: Send + Sync {
+pub(crate) trait ExternalArray: Send + Sync {
     /// Its format, such as "an .npy file".
     fn what(&self) -> String;
     /// Lengths of the dimensions.
@@ -54,7 +54,7 @@ impl Npy {
     }
 }
 
-impl Plain for Npy {
+impl ExternalArray for Npy {
     fn what(&self) -> String {
         "an .npy file".into()
     }

@@ -10,10 +10,10 @@ use b2kit::base::{Control, ErrorKind};
 use b2kit::nd::Value;
 use serde_json::{Map, Value as Json, json as object};
 
-use super::plain::{MaybePlain, Plain};
+use super::external::{ExternalArray, NamedExternalArray};
 use super::store;
 use crate::args::Global;
-use crate::files::foreign;
+use crate::files::recognition;
 use crate::print::{Table, count, dims, from_to, joined, json, printable, ratio, short_size, size};
 
 /// An open HDF5 or NetCDF file.
@@ -27,12 +27,12 @@ impl Hdf5 {
     /// # Errors
     /// Returns `error` if the file is not HDF5 or NetCDF. Also fails if it cannot be read or is damaged.
     pub(crate) fn open_or(path: &Path, global: Global, error: Error) -> Result<Self> {
-        if foreign::hdf5(path).is_some() { Self::of(path, global) } else { Err(error) }
+        if recognition::hdf5(path).is_some() { Self::of(path, global) } else { Err(error) }
     }
 
     /// Opens a file that must be HDF5 or NetCDF.
     pub(crate) fn of(path: &Path, global: Global) -> Result<Self> {
-        let reader = foreign::open_regular(path)?;
+        let reader = recognition::open_regular(path)?;
         // A few bytes of a damaged file may request any number of fill values.
         let limits = global.with_output_limit().limits(reader.len()?);
         let file = File::from_reader(reader, path.display().to_string(), &limits)?;
@@ -63,7 +63,7 @@ impl Hdf5 {
     }
 
     /// Opens the data set with this name; without a name, the only one.
-    pub(crate) fn pick(&self, name: Option<&str>) -> Result<Box<dyn Plain>> {
+    pub(crate) fn pick(&self, name: Option<&str>) -> Result<Box<dyn ExternalArray>> {
         let array = match name {
             Some(name) => self.member(name)?,
             None => Hdf5Array::new(only(self.file.tree()?, "/")?, self)?,
@@ -81,7 +81,7 @@ impl Hdf5 {
 
     /// Opens all data sets, or the one with this name, or those in the group with this name, with their paths. Those that cannot
     /// be opened have an error in their place.
-    pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<MaybePlain>> {
+    pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<NamedExternalArray>> {
         let mut arrays = Vec::new();
         let entries = match (self.file.tree_below(name.unwrap_or("/")), name) {
             (Err(error), Some(name)) if error.kind() == ErrorKind::Unsupported => {
@@ -90,7 +90,7 @@ impl Hdf5 {
             (entries, _) => entries?,
         };
         for entry in entries {
-            let array: Result<Box<dyn Plain>> = match entry.content {
+            let array: Result<Box<dyn ExternalArray>> = match entry.content {
                 Content::DataSet(data) if !data.is_dimension_only() => match Hdf5Array::new(*data, self) {
                     Ok(array) => Ok(Box::new(array)),
                     Err(error) => Err(error),
@@ -277,7 +277,7 @@ impl Hdf5Array {
     }
 }
 
-impl Plain for Hdf5Array {
+impl ExternalArray for Hdf5Array {
     fn what(&self) -> String {
         format!("a data set of {}", self.format)
     }

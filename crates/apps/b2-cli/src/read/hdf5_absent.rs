@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Error, Result, anyhow};
 use serde_json::{Map, Value};
 
-use super::plain::{MaybePlain, Plain};
+use super::external::{ExternalArray, NamedExternalArray};
 use crate::args::Global;
-use crate::files::foreign;
+use crate::files::recognition;
 
 /// HDF5 files do not exist in this build.
 pub(crate) struct Hdf5(Infallible);
@@ -19,7 +19,7 @@ impl Hdf5 {
     /// # Errors
     /// Returns an error that explains how to get a build that reads HDF5 and NetCDF files; for other files `error`.
     pub(crate) fn open_or(path: &Path, _: Global, error: Error) -> Result<Self> {
-        Err(match foreign::hdf5(path) {
+        Err(match recognition::hdf5(path) {
             Some(what) => anyhow!(
                 "{what}, which b2kit reads in a build with the feature hdf5: cargo install b2kit-cli --features hdf5, or \
                  pip install b2kit"
@@ -28,7 +28,7 @@ impl Hdf5 {
         })
     }
 
-    pub(crate) fn pick(&self, _: Option<&str>) -> Result<Box<dyn Plain>> {
+    pub(crate) fn pick(&self, _: Option<&str>) -> Result<Box<dyn ExternalArray>> {
         match self.0 {}
     }
 
@@ -36,7 +36,7 @@ impl Hdf5 {
         match self.0 {}
     }
 
-    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<MaybePlain>> {
+    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<NamedExternalArray>> {
         match self.0 {}
     }
 

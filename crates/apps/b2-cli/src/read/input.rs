@@ -13,8 +13,8 @@ use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, CodecId, ErrorKind, NdArray, SuperChunk};
 
 use crate::args::{Filters, Global, dparams};
-use crate::files::foreign::open_regular;
-use crate::files::{Foreign, foreign, is_pipe, is_stdin, spool_pipe, spool_stdin, urls};
+use crate::files::recognition::open_regular;
+use crate::files::{RecognisedFormat, is_pipe, is_stdin, recognition, spool_pipe, spool_stdin, urls};
 use crate::print::thousands;
 use crate::process::say;
 
@@ -71,7 +71,7 @@ impl Input {
             if !path.join(INDEX_NAME).exists() {
                 let none = matches!(b2_store::Store::open(path, &global.reading(path)), Ok(None));
                 ensure!(none, "a store; --key picks a member, `b2kit ls` lists them");
-                if let Some(Foreign { what, hint, .. }) = foreign::directory(path) {
+                if let Some(RecognisedFormat { what, hint, .. }) = recognition::directory(path) {
                     bail!("{what}; {hint}");
                 }
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
@@ -100,7 +100,7 @@ impl Input {
         let len = file.len()?;
         ensure!(offset <= len, "--offset {offset}: the file has {len} bytes");
         let have = len - offset;
-        let head = file.read_at(offset..offset.saturating_add(foreign::LOOK).min(len))?;
+        let head = file.read_at(offset..offset.saturating_add(recognition::LOOK).min(len))?;
         if head.starts_with(&b2kit::frame::MAGIC) {
             let opened = frame().map_err(|error| cut_frame(&head, have).unwrap_or_else(|| error.into()));
             return opened.and_then(Self::from_frame);
@@ -114,21 +114,24 @@ impl Input {
         // Recognise by content only: pass no file name.
         // With an offset, the frame is inside another file.
         let found = match offset {
-            0 => foreign::recognise_file(Path::new(""), &head, have, |buf, at| file.read_exact_at(at, buf))?,
-            _ => foreign::recognise(Path::new(""), &head, have),
+            0 => recognition::recognise_file(Path::new(""), &head, have, |buf, at| {
+                file.read_exact_at(at, buf)
+            })?,
+            _ => recognition::recognise(Path::new(""), &head, have),
         };
         match found {
-            Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
-            Some(Foreign { what, hint, .. }) => bail!("not a Blosc2 file but {what}: {hint}"),
+            Some(RecognisedFormat { what: recognition::CHUNK, .. }) | None => {}
+            Some(RecognisedFormat { what, hint, .. }) => bail!("not a Blosc2 file but {what}: {hint}"),
         }
         // A chunk has no signature, so it is tried last.
         let header = ChunkHeader::parse(&head).map_err(|error| {
-            anyhow::Error::new(error).context(format!("not a Blosc2 file ({})", foreign::first_bytes(&head)))
+            anyhow::Error::new(error)
+                .context(format!("not a Blosc2 file ({})", recognition::first_bytes(&head)))
         })?;
         if header.cbytes() as u64 > have {
             // It may not be a chunk at all: other data that parses as a chunk header rarely has a plausible size.
             let what = "a chunk, or not a Blosc2 file";
-            let start = foreign::first_bytes(&head);
+            let start = recognition::first_bytes(&head);
             return Err(cut_off(header.cbytes() as u64, have).context(format!("{what} ({start})")));
         }
         let limits = global.limits(len);
@@ -301,7 +304,7 @@ pub(crate) fn find_cut_off(path: &Path) -> Option<anyhow::Error> {
     let look = |path: &Path| -> io::Result<Option<anyhow::Error>> {
         let file = open_regular(path)?;
         let len = file.len()?;
-        let head = file.read_at(0..foreign::LOOK.min(len))?;
+        let head = file.read_at(0..recognition::LOOK.min(len))?;
         Ok(head.starts_with(&b2kit::frame::MAGIC).then(|| cut_frame(&head, len)).flatten())
     };
     if urls::is_url(path) {

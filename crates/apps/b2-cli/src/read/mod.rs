@@ -4,12 +4,12 @@
 
 pub(crate) mod damage;
 pub(crate) mod dims;
+pub(crate) mod external;
 #[cfg_attr(not(feature = "hdf5"), path = "hdf5_absent.rs")]
 pub(crate) mod hdf5;
 pub(crate) mod input;
 mod items;
 pub(crate) mod operand;
-pub(crate) mod plain;
 pub(crate) mod sample;
 pub(crate) mod selection;
 pub(crate) mod slice;

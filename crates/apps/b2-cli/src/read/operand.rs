@@ -9,7 +9,9 @@ use b2kit::Dtype;
 
 use super::Items;
 use super::slice::{self, PieceSize, Pieces};
-use crate::files::{ByteSource, Foreign, foreign, is_stdin, refuse_same, spool_beside as spool, urls};
+use crate::files::{
+    ByteSource, RecognisedFormat, is_stdin, recognition, refuse_same, spool_beside as spool, urls,
+};
 use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::print::dims;
 use crate::process::{Trouble, Usage, allow_many_files, buffer, resize};
@@ -80,7 +82,7 @@ impl Operand {
     pub(crate) fn refuse_foreign_items(&self) -> Result<()> {
         let path = Path::new(&self.name);
         match path.is_file().then(|| self.find_foreign(path)).transpose()?.flatten() {
-            Some(Foreign { what, hint, .. }) => bail!(
+            Some(RecognisedFormat { what, hint, .. }) => bail!(
                 "{}: {what}, not an .npy file or raw items: {hint} (standard input, -, takes any bytes)",
                 self.name
             ),
@@ -126,14 +128,14 @@ impl Operand {
     }
 
     /// The format of a file that is neither an `.npy` file nor perhaps raw items.
-    fn find_foreign(&self, path: &Path) -> Result<Option<Foreign>> {
+    fn find_foreign(&self, path: &Path) -> Result<Option<RecognisedFormat>> {
         if self.npy.is_some() {
             return Ok(None);
         }
-        let mut head = buffer(usize::try_from(foreign::LOOK.min(self.len))?)?;
+        let mut head = buffer(usize::try_from(recognition::LOOK.min(self.len))?)?;
         self.file.read_exact_at(0, &mut head).with_context(|| self.name.clone())?;
         let found =
-            foreign::recognise_file(path, &head, self.len, |buf, at| self.file.read_exact_at(at, buf));
+            recognition::recognise_file(path, &head, self.len, |buf, at| self.file.read_exact_at(at, buf));
         found.with_context(|| self.name.clone())
     }
 
@@ -295,13 +297,13 @@ pub(crate) fn refuse_directory(path: &Path) -> Result<()> {
         return Ok(());
     }
     let name = path.display().to_string();
-    match foreign::directory(path) {
+    match recognition::directory(path) {
         Some(found) => Err(Trouble(anyhow!("{name}: {}; {}", found.what, found.hint)).into()),
         None => Err(anyhow!("{name}: is a directory")),
     }
 }
 
-fn refusal(name: &str, Foreign { what, hint, .. }: Foreign) -> Trouble {
+fn refusal(name: &str, RecognisedFormat { what, hint, .. }: RecognisedFormat) -> Trouble {
     Trouble(anyhow!(
         "{name}: {what}, not an .npy file or raw items: {hint} (--raw stores its bytes as they are)"
     ))

@@ -121,7 +121,7 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
             of(chunk.nbytes() as u64 / itemsize, block / itemsize, block.max(MIN_BLOCK_COST))
         }
         // Without chunks, items can be read individually; the system reads pages.
-        Data::Plain(array) => {
+        Data::ExternalArray(array) => {
             let itemsize = array.dtype().itemsize().max(1) as u64;
             if let Some(chunks) = array.chunkshape() {
                 let chunk = chunks.get(dim).copied().unwrap_or(1).into();

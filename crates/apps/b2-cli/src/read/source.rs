@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use super::input::{Input, find_cut_off};
 use super::store::Store;
 use crate::args::{Global, Source};
-use crate::files::{foreign, members, refuse_stdin};
+use crate::files::{members, recognition, refuse_stdin};
 
 impl Source {
     /// Splits `FILE::NAME` into the file and the key, as `--key` gives it.
@@ -24,9 +24,9 @@ impl Input {
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
         refuse_stdin(&source.file, "cannot be a store: name the file")?;
         let store = Store::open(&source.file, source.offset, global)?;
-        let none = || match foreign::directory(&source.file).filter(|found| !found.is_ours()) {
+        let none = || match recognition::directory(&source.file).filter(|found| !found.is_ours()) {
             Some(found) => anyhow!("{}; {}", found.what, found.hint),
-            None => match foreign::hdf5(&source.file) {
+            None => match recognition::hdf5(&source.file) {
                 Some(what) => anyhow!("not a store but {what}: b2kit convert makes arrays of it"),
                 None => {
                     find_cut_off(&source.file).unwrap_or_else(|| anyhow!("not a store: it has no members"))

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::input::{Input, cut_off_or};
 use crate::args::Global;
-use crate::files::foreign::open_regular;
-use crate::files::{foreign, is_pipe, is_stdin, urls};
+use crate::files::recognition::open_regular;
+use crate::files::{is_pipe, is_stdin, recognition, urls};
 use crate::print::{count, printable};
 
 /// Rows to count at a time.
@@ -175,8 +175,8 @@ fn refuse_archive(path: &Path, offset: u64) -> Result<()> {
     }
     let file = open_regular(path)?;
     let len = file.len()?;
-    let head = file.read_at(0..foreign::LOOK.min(len))?;
-    match foreign::recognise(path, &head, len).filter(|_| head.starts_with(b"PK")) {
+    let head = file.read_at(0..recognition::LOOK.min(len))?;
+    match recognition::recognise(path, &head, len).filter(|_| head.starts_with(b"PK")) {
         Some(found) => bail!("not a store of Blosc2 files but {}: {}", found.what, found.hint),
         None => Ok(()),
     }

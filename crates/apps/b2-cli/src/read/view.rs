@@ -7,13 +7,13 @@ use b2_view::labels::Labels;
 use b2kit::Dtype;
 use b2kit::frame::FileKind;
 
+use super::external::{ExternalArray, Npy};
 use super::hdf5::Hdf5;
 use super::input::Input;
-use super::plain::{Npy, Plain};
 use super::selection::Selection;
 use super::slice::{Axis, PieceSize, Pieces, read_strided, resolve};
 use crate::args::{Global, Source};
-use crate::files::foreign::open_regular;
+use crate::files::recognition::open_regular;
 use crate::files::{is_pipe, is_stdin, spool_pipe, spool_stdin, urls};
 use crate::formats::npy;
 use crate::print::shown;
@@ -23,7 +23,7 @@ use crate::process::{Usage, resize};
 #[expect(clippy::large_enum_variant, reason = "there is one for each open file")]
 pub(crate) enum Data {
     Blosc(Input),
-    Plain(Box<dyn Plain>),
+    ExternalArray(Box<dyn ExternalArray>),
 }
 
 impl Data {
@@ -37,7 +37,7 @@ impl Data {
             if is_stdin(&source.file) || is_pipe(&source.file) {
                 let file = if is_pipe(&source.file) { spool_pipe(&source.file)? } else { spool_stdin()? };
                 return match Npy::open(&file)? {
-                    Some(npy) => Ok(Self::Plain(Box::new(npy))),
+                    Some(npy) => Ok(Self::ExternalArray(Box::new(npy))),
                     None => Ok(Self::Blosc(Input::open_spooled(&file, 0, global)?)),
                 };
             }
@@ -45,7 +45,7 @@ impl Data {
                 || urls::is_url(&source.file) && urls::kind(&source.file)? == FileKind::File)
                 && let Some(npy) = Npy::open(&open_regular(&source.file)?)?
             {
-                return Ok(Self::Plain(Box::new(npy)));
+                return Ok(Self::ExternalArray(Box::new(npy)));
             }
         }
         match Input::open_source(source, global) {
@@ -53,7 +53,7 @@ impl Data {
             Err(error) if source.offset > 0 => Err(error),
             Err(error) => {
                 let file = Hdf5::open_or(&source.file, global, error)?;
-                file.pick(source.key.as_deref()).map(Self::Plain)
+                file.pick(source.key.as_deref()).map(Self::ExternalArray)
             }
         }
     }
@@ -66,7 +66,7 @@ impl Data {
     /// The dtype of the items. Items of super-chunks are taken as unsigned integers if they have a suitable size.
     pub(crate) fn dtype(&self) -> Dtype {
         match self {
-            Self::Plain(array) => array.dtype().clone(),
+            Self::ExternalArray(array) => array.dtype().clone(),
             Self::Blosc(Input::Array(array)) if array.meta().dtype.is_some() => npy::shown_dtype(array),
             Self::Blosc(input) => {
                 let size = input.itemsize();
@@ -96,7 +96,7 @@ impl Data {
     pub(crate) fn labels(&self) -> Labels {
         match self {
             Self::Blosc(Input::Array(array)) => Labels::of(array),
-            Self::Plain(array) => {
+            Self::ExternalArray(array) => {
                 let known = array.attributes().unwrap_or_default();
                 let value =
                     |name: &str| known.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
@@ -109,7 +109,7 @@ impl Data {
     /// Lengths of the dimensions. Super-chunks and chunks have one, their items.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {
-            Self::Plain(array) => array.shape().to_vec(),
+            Self::ExternalArray(array) => array.shape().to_vec(),
             Self::Blosc(Input::Array(array)) => array.shape().to_vec(),
             Self::Blosc(input) => vec![input.nbytes() / input.itemsize().max(1) as u64],
         }
@@ -121,7 +121,7 @@ impl Data {
     /// Fails if the data expands beyond `--max-output`.
     pub(crate) fn check_output(&self) -> Result<()> {
         match self {
-            Self::Plain(array) => array.check_output(),
+            Self::ExternalArray(array) => array.check_output(),
             Self::Blosc(input) => input.check_output(),
         }
     }
@@ -149,14 +149,14 @@ impl Data {
                 let axes = selection.axes().to_vec();
                 View { origin: Origin::Blosc(selection), axes, itemsize: input.itemsize() as u64 }
             }
-            Self::Plain(array) => View::of(&**array, parts)?,
+            Self::ExternalArray(array) => View::of(&**array, parts)?,
         })
     }
 }
 
 enum Origin<'a> {
     Blosc(Selection<'a>),
-    Plain(&'a dyn Plain),
+    ExternalArray(&'a dyn ExternalArray),
 }
 
 /// A selection of items of an open file.
@@ -171,9 +171,9 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// Fails if there are too many parts or an index is out of range.
-    pub(crate) fn of(array: &'a dyn Plain, parts: &[b2kit::Selection]) -> Result<Self> {
+    pub(crate) fn of(array: &'a dyn ExternalArray, parts: &[b2kit::Selection]) -> Result<Self> {
         let axes = resolve(parts, array.shape())?;
-        Ok(Self { origin: Origin::Plain(array), axes, itemsize: array.dtype().itemsize() as u64 })
+        Ok(Self { origin: Origin::ExternalArray(array), axes, itemsize: array.dtype().itemsize() as u64 })
     }
 }
 
@@ -197,7 +197,7 @@ impl View<'_> {
     pub(crate) fn pieces(&self) -> Pieces {
         match &self.origin {
             Origin::Blosc(selection) => selection.pieces(),
-            Origin::Plain(array) => {
+            Origin::ExternalArray(array) => {
                 // The items in between are read as well.
                 let steps =
                     self.axes.iter().fold(1, |n: u64, axis| n.saturating_mul(axis.step.unsigned_abs()));
@@ -213,7 +213,7 @@ impl View<'_> {
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         let source = match &self.origin {
             Origin::Blosc(selection) => return selection.read(axes, buffer),
-            Origin::Plain(source) => source,
+            Origin::ExternalArray(source) => source,
         };
         let count: u64 = axes.iter().map(|axis| axis.len).product();
         let width = usize::try_from(self.itemsize)?;

@@ -9,7 +9,7 @@ use crate::args::values::{Codec, parse_codec};
 use crate::process::error::Trouble;
 
 /// Options of both the JSON output and the table.
-pub(super) struct Common {
+pub(super) struct BenchOptions {
     pub(super) threads: usize,
     pub(super) typesize: Option<NonZeroUsize>,
     pub(super) limit: Option<u64>,

@@ -23,7 +23,7 @@ use crate::args::values::{parse_size, plain_codec_parser};
 use crate::files::destination::Output;
 use crate::process::pipeline::resize;
 
-use super::common::{Common, ensure_same, one_codec};
+use super::common::{BenchOptions, ensure_same, one_codec};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "One measurement, for machines")]
@@ -129,7 +129,7 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args, input: &Path, common: &Common) -> Result<()> {
+pub(super) fn run(args: &Args, input: &Path, common: &BenchOptions) -> Result<()> {
     let typesize = common.typesize.map_or(1, NonZeroUsize::get);
     let src = read(input, common.limit, typesize).with_context(|| input.display().to_string())?;
     let mut output = Output::create(None, false)?;

@@ -15,7 +15,7 @@ use crate::files::destination;
 use crate::print::table::{dims, printable, short_size};
 use crate::process::batch;
 
-use super::common::{Common, ensure_same};
+use super::common::{BenchOptions, ensure_same};
 use super::sample::{Sample, command_for, name};
 
 /// Size of the sample, taken from the middle of the file, in bytes: a second of work for the slowest choice.
@@ -32,7 +32,7 @@ const CHOICES: [(CodecId, u8, &str, CodecId); 5] = [
     (CodecId::ZSTD, 7, "bitshuffle", CodecId::ZSTD),
 ];
 /// Result of one choice.
-struct Choice {
+struct CodecResult {
     ratio: f64,
     /// Bytes per second.
     compress: f64,
@@ -40,8 +40,8 @@ struct Choice {
     command: String,
 }
 
-pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Global) -> Result<()> {
-    let common = Common { limit: common.limit.or(Some(SAMPLE)), ..*common };
+pub(super) fn run(files: &[PathBuf], common: &BenchOptions, as_json: bool, global: Global) -> Result<()> {
+    let common = BenchOptions { limit: common.limit.or(Some(SAMPLE)), ..*common };
     batch::each(files, |file| {
         let sample = Sample::open(file, &common, global)?;
         let lines = CHOICES.iter().map(|(codec, level, filters, bytes)| match sample.itemsize {
@@ -49,7 +49,8 @@ pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Glo
             1 => measure(file, &sample, *bytes, *level, "none"),
             _ => measure(file, &sample, *codec, *level, filters),
         });
-        let mut lines = lines.collect::<Result<Vec<Choice>>>().with_context(|| file.display().to_string())?;
+        let mut lines =
+            lines.collect::<Result<Vec<CodecResult>>>().with_context(|| file.display().to_string())?;
         lines.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
         destination::print(&if as_json {
             to_json(file, &sample, &lines)
@@ -60,7 +61,7 @@ pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Glo
 }
 
 /// Compresses and decompresses once, and verifies the result.
-fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &str) -> Result<Choice> {
+fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &str) -> Result<CodecResult> {
     let filters: Filters = filters.parse().map_err(anyhow::Error::msg)?;
     let builder = sample.builder(codec, level, &filters)?;
     let clock = Clock::start();
@@ -75,7 +76,7 @@ fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &st
     let decompress = clock.wall().max(1e-9);
     ensure_same(back == sample.plain, "the round trip changed the bytes")?;
     let nbytes = sample.plain.len() as f64;
-    Ok(Choice {
+    Ok(CodecResult {
         ratio,
         compress: nbytes / compress,
         decompress: nbytes / decompress,
@@ -87,7 +88,7 @@ fn is_small(sample: &Sample) -> bool {
     sample.whole < MIN_SAMPLE
 }
 
-fn to_text(file: &Path, sample: &Sample, lines: &[Choice]) -> String {
+fn to_text(file: &Path, sample: &Sample, lines: &[CodecResult]) -> String {
     let measured = match sample.plain.len() as u64 {
         n if n == sample.whole => String::new(),
         n => format!(", measured on {} from the middle", short_size(n)),
@@ -104,14 +105,14 @@ fn to_text(file: &Path, sample: &Sample, lines: &[Choice]) -> String {
         let _ = writeln!(out, "too small: below {} results are not meaningful", short_size(MIN_SAMPLE));
     }
     let _ = writeln!(out, "{:>9} {:>13} {:>13}", "ratio", "compress", "decompress");
-    for Choice { ratio, compress, decompress, command } in lines {
+    for CodecResult { ratio, compress, decompress, command } in lines {
         let (compress, decompress) = (compress / 1e6, decompress / 1e6);
         let _ = writeln!(out, "{ratio:>8.2}x {compress:>8.0} MB/s {decompress:>8.0} MB/s  {command}");
     }
     out
 }
 
-fn to_json(file: &Path, sample: &Sample, lines: &[Choice]) -> String {
+fn to_json(file: &Path, sample: &Sample, lines: &[CodecResult]) -> String {
     let results = lines.iter().map(|line| {
         json!({
             "ratio": line.ratio,

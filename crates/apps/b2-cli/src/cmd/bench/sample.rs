@@ -15,7 +15,7 @@ use crate::read::input::Input;
 use crate::read::operand::Operand;
 use crate::read::slice::{Axis, resolve};
 
-use super::common::Common;
+use super::common::BenchOptions;
 
 /// Default size of the sample, in bytes.
 const DEFAULT_LIMIT: u64 = 16 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// Takes the middle of an `.npy` file, of a Blosc2 file, or of raw bytes (any other file, or with `--typesize`).
-    pub(super) fn open(path: &Path, common: &Common, global: Global) -> Result<Self> {
+    pub(super) fn open(path: &Path, common: &BenchOptions, global: Global) -> Result<Self> {
         let limit = common.limit.unwrap_or(DEFAULT_LIMIT);
         let operand = Operand::look(path, path)?;
         if let Some(header) = &operand.npy {

@@ -17,7 +17,7 @@ use crate::print::table::{dims, short_size};
 use crate::process::progress::Progress;
 
 use super::choice::{Cost, best, pareto};
-use super::common::{Common, ensure_same, one_codec};
+use super::common::{BenchOptions, ensure_same, one_codec};
 use super::quick;
 use super::sample::{Sample, command_for, name};
 
@@ -61,7 +61,7 @@ struct Measurement {
     slice: f64,
 }
 
-pub(super) fn run(args: &Args, common: &Common, as_json: bool, global: Global) -> Result<()> {
+pub(super) fn run(args: &Args, common: &BenchOptions, as_json: bool, global: Global) -> Result<()> {
     if args.quick {
         return quick::run(&args.files, common, as_json, global);
     }

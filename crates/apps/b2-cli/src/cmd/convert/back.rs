@@ -14,7 +14,7 @@ use b2kit::nd::Value;
 use super::args::Compression;
 use super::job::{Job, compare};
 use crate::args::{Codec, Format, Source};
-use crate::files::{Output, foreign, members, stdio, write_through};
+use crate::files::{Output, members, recognition, stdio, write_through};
 use crate::print::{count, from_to, ratio, short_size};
 use crate::process::{Usage, signals};
 use crate::read::{Input, Store};
@@ -48,7 +48,7 @@ impl Target {
 const LEVEL: u8 = 4;
 
 /// Where the arrays of the input come from.
-pub(super) enum From {
+pub(super) enum ArrayInput {
     Array(Box<NdArray>),
     Store(Box<Store>),
 }
@@ -64,11 +64,13 @@ impl Job<'_> {
     }
 
     /// Opens the array or the store.
-    pub(super) fn from(&self) -> Result<(Source, From)> {
+    pub(super) fn from(&self) -> Result<(Source, ArrayInput)> {
         let source = Source { file: self.input.to_owned(), offset: 0, key: None }.inside();
-        let is_foreign = foreign::hdf5(&source.file)
-            .or_else(|| foreign::is_npz(&source.file).then_some("an .npz file"))
-            .or_else(|| (source.file.is_dir() && foreign::is_zarr(&source.file)).then_some("a Zarr array"));
+        let is_foreign = recognition::hdf5(&source.file)
+            .or_else(|| recognition::is_npz(&source.file).then_some("an .npz file"))
+            .or_else(|| {
+                (source.file.is_dir() && recognition::is_zarr(&source.file)).then_some("a Zarr array")
+            });
         if let Some(what) = is_foreign {
             bail!(
                 "{what} already: convert makes a store (.b2d) or an array (.b2nd) of it, and other formats from those"
@@ -77,9 +79,9 @@ impl Job<'_> {
         stdio::refuse_stdin(&source.file, "cannot be converted: name the file")?;
         let none = "not an array: only arrays have the shape that a data set needs";
         let from = match (Input::open_source(&source, self.global), &source.key) {
-            (Ok(Input::Array(array)), _) => From::Array(array),
+            (Ok(Input::Array(array)), _) => ArrayInput::Array(array),
             (opened, None) => match Store::open(&source.file, 0, self.global)? {
-                Some(store) => From::Store(Box::new(store)),
+                Some(store) => ArrayInput::Store(Box::new(store)),
                 None => {
                     opened?;
                     bail!(none);
@@ -100,7 +102,7 @@ impl Job<'_> {
             None => (output.to_owned(), None),
         };
         let (source, from) = self.from()?;
-        if let (From::Store(_), Some(_)) = (&from, &name) {
+        if let (ArrayInput::Store(_), Some(_)) = (&from, &name) {
             return Err(Usage("a store is a whole file: give OUT without ::NAME".into()).into());
         }
         write_through(&file, Format::Cframe, self.args.force, |to| {
@@ -110,13 +112,13 @@ impl Job<'_> {
                 Writer::new(BufWriter::with_capacity(1 << 20, &mut new), file.display().to_string())?;
             writer.set_netcdf(is_netcdf(&file));
             let (arrays, nbytes) = match &from {
-                From::Array(array) => {
+                ArrayInput::Array(array) => {
                     let stem = self.stem(&source);
                     let name = name.as_deref().unwrap_or(&stem);
                     self.put(&mut writer, name, array, stored)?;
                     (vec![name.to_owned()], array.nbytes())
                 }
-                From::Store(store) => self.put_all(&mut writer, store, stored)?,
+                ArrayInput::Store(store) => self.put_all(&mut writer, store, stored)?,
             };
             writer.left_out().iter().for_each(|what| self.note(&format!("{what}: left out")));
             let inner = writer.finish()?;
@@ -268,14 +270,14 @@ impl Job<'_> {
     }
 
     /// Compares the items of the new file with those of the arrays.
-    fn verify(&self, from: &From, path: &Path, names: &[String]) -> Result<()> {
+    fn verify(&self, from: &ArrayInput, path: &Path, names: &[String]) -> Result<()> {
         let file = File::open(path)?;
         for name in names {
             let named = || format!("--verify: {name}");
             let own;
             let array = match from {
-                From::Array(array) => &**array,
-                From::Store(store) => match store.member(name)? {
+                ArrayInput::Array(array) => &**array,
+                ArrayInput::Store(store) => match store.member(name)? {
                     Input::Array(array) => {
                         own = array;
                         &*own

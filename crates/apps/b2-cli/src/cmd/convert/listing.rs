@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::is_nifti;
 use super::nodes::{Content, Item, Node, SourceFile};
 use crate::args::Global;
-use crate::files::foreign;
+use crate::files::recognition;
 
 /// The groups and arrays of a Zarr, `.npz` or NIfTI file.
 pub(crate) struct Listing {
@@ -25,8 +25,8 @@ impl Listing {
     /// # Errors
     /// Fails if the file cannot be read, or if there is nothing of this name.
     pub(crate) fn open(path: &Path, key: Option<&str>, global: Global) -> Result<Option<Self>> {
-        let is_zarr = path.is_dir() && foreign::is_zarr(path);
-        if !is_zarr && !foreign::is_npz(path) && !is_nifti(path) {
+        let is_zarr = path.is_dir() && recognition::is_zarr(path);
+        if !is_zarr && !recognition::is_npz(path) && !is_nifti(path) {
             return Ok(None);
         }
         let file = SourceFile::open(path, global)?;

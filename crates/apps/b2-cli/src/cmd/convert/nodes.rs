@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::glob::{group, is_glob, matches};
 use crate::args::Global;
-use crate::files::{foreign, urls};
+use crate::files::{recognition, urls};
 use crate::formats::nifti::{NiftiImage, is_nifti};
 use crate::formats::npz::{Npz, NpzArray};
 use crate::formats::zarr::{self, Zarr, ZarrArray};
@@ -133,7 +133,7 @@ impl SourceFile {
         if let Some(zarr) = open_zarr(input, global)? {
             return Ok(Self::Zarr(zarr));
         }
-        if foreign::is_npz(input) {
+        if recognition::is_npz(input) {
             return Ok(Self::Npz(Npz::open(input, global)?));
         }
         if is_nifti(input) {
@@ -366,7 +366,7 @@ fn open_zarr(input: &Path, global: Global) -> Result<Option<Zarr>> {
             Err(error) => Err(error.into()),
         };
     }
-    match input.is_dir() && foreign::is_zarr(input) {
+    match input.is_dir() && recognition::is_zarr(input) {
         true => Zarr::in_directory(input, &limits).map(Some),
         false => Ok(None),
     }

@@ -12,7 +12,7 @@ use b2kit::nd::Value;
 use b2kit::{CodecId, NdArray};
 
 use super::args::Compression;
-use super::back::From;
+use super::back::ArrayInput;
 use super::folder_beside;
 use super::job::{Job, compare};
 use crate::args::{Codec, Format};
@@ -68,14 +68,14 @@ impl Job<'_> {
         let mut writer = ZarrWriter::new(&new, compressor, !self.args.no_sync);
         let mut written = Vec::new();
         match from {
-            From::Array(array) => {
+            ArrayInput::Array(array) => {
                 if !name.is_empty() {
                     ZarrWriter::check_key(&name)?;
                 }
                 self.put_zarr(&mut writer, &name, &array)?;
                 written.push(NamedArray { key: name, array });
             }
-            From::Store(store) => {
+            ArrayInput::Store(store) => {
                 ensure!(name.is_empty(), "a store is a whole file: give OUT without ::NAME");
                 for group in groups(&store) {
                     let attrs =
@@ -149,12 +149,12 @@ impl Job<'_> {
             let mut new = Output::create(Some(to), self.args.force)?;
             let mut writer = NpzWriter::new(BufWriter::with_capacity(1 << 20, &mut new), level);
             match from {
-                From::Array(array) => {
+                ArrayInput::Array(array) => {
                     let key = name.unwrap_or_else(|| self.stem(&source));
                     self.put_npz(&mut writer, &key, &array)?;
                     written.push(NamedArray { key, array });
                 }
-                From::Store(store) => {
+                ArrayInput::Store(store) => {
                     ensure!(name.is_none(), "a store is a whole file: give OUT without ::NAME");
                     for group in groups(&store) {
                         self.note_lost(&group, &store.attributes(&group)?);

@@ -16,14 +16,14 @@ use crate::read::{Axis, resolve};
 const NAMES: &str = "_ARRAY_DIMENSIONS";
 
 /// Selected items of a data set.
-pub(super) struct Part<'a> {
+pub(super) struct DataSelection<'a> {
     data: &'a Item,
     axes: Vec<Axis>,
     scale: Option<Scale>,
     dtype: Dtype,
 }
 
-impl<'a> Part<'a> {
+impl<'a> DataSelection<'a> {
     /// `None` if all items of a data set of HDF5 are taken as they are, which has a faster way.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl RegionSource for &Part<'_> {
+impl RegionSource for &DataSelection<'_> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         SharedRegions::read_region(*self, region, dst)
     }
@@ -154,7 +154,7 @@ impl RegionSource for &Part<'_> {
     }
 }
 
-impl SharedRegions for Part<'_> {
+impl SharedRegions for DataSelection<'_> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.read_box(region.start(), region.shape(), dst).map_err(io::Error::other)
     }

@@ -10,14 +10,14 @@ use crate::write::edit;
 
 /// How several arrays are joined. Negative axes count from the end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Join {
+pub(super) enum JoinAxis {
     /// Along an existing dimension.
     Concat(i64),
     /// Along a new dimension.
     Stack(i64),
 }
 
-impl Join {
+impl JoinAxis {
     /// The shape and the items of the joined array.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::look::{Answer, Chunks, Facts, Item, Look, ViewData};
+use super::request::{Chunks, FileFacts, Item, ViewData, ViewRequest, ViewResponse};
 use crate::print::{Map, Scale, count, printable};
 use crate::read::Axis;
 use crate::read::sample::{LineSample, PlaneSample};
@@ -64,7 +64,7 @@ pub(super) struct App {
     pub(super) key: Option<String>,
     refresh: u64,
     pub(super) follow: bool,
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<FileFacts>,
     pub(super) mode: Mode,
     /// The initial field, and the index of the current one.
     asked: Option<String>,
@@ -150,7 +150,7 @@ impl App {
     }
 
     /// The data needed for a screen with room for this many pixels (rows, columns) and cells of values.
-    pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
+    pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> ViewRequest {
         let what = match (&self.facts, self.mode) {
             (None, _) => ViewData::Facts,
             (Some(_), Mode::PixelGrid) if self.axes.iter().all(|axis| axis.len > 0) => {
@@ -184,7 +184,7 @@ impl App {
             _ => ViewData::Facts,
         };
         let item = self.item_axes();
-        Look { key: self.key.clone(), refresh: self.refresh, what, item }
+        ViewRequest { key: self.key.clone(), refresh: self.refresh, what, item }
     }
 
     /// The axes, reduced to the current position for dimensions that are not drawn.
@@ -235,9 +235,9 @@ impl App {
     }
 
     /// Handles a response of the reader.
-    pub(super) fn told(&mut self, told: Answer) {
+    pub(super) fn told(&mut self, told: ViewResponse) {
         match told {
-            Answer::Members(members) => {
+            ViewResponse::Members(members) => {
                 if self.key.is_none() {
                     self.key = members.first().cloned();
                     if members.is_empty() {
@@ -248,23 +248,25 @@ impl App {
                 self.line = 0;
                 self.members = members;
             }
-            Answer::Opened(key, facts) if self.members.is_empty() || key == self.key => self.open(*facts),
-            Answer::Opened(..) => {}
-            Answer::Plane { dims, windows, axes, plane } => {
+            ViewResponse::Opened(key, facts) if self.members.is_empty() || key == self.key => {
+                self.open(*facts)
+            }
+            ViewResponse::Opened(..) => {}
+            ViewResponse::Plane { dims, windows, axes, plane } => {
                 self.scale_to(&plane.values);
                 self.sample = Some(Sample::Plane { dims, windows, axes, plane });
             }
-            Answer::Line { window, line } => {
+            ViewResponse::Line { window, line } => {
                 let ends: Vec<f64> =
                     line.columns.iter().flat_map(|column| [column.low, column.high]).collect();
                 self.scale_to(&ends);
                 self.sample = Some(Sample::Line { window, line });
             }
-            Answer::PixelGrid { axes, texts } => self.grid = Some((axes, texts)),
-            Answer::Chunks(chunks) => self.chunks = Some(chunks),
-            Answer::Item(item) => self.item = Some(item),
-            Answer::Done => self.reading = false,
-            Answer::Failed(message) => {
+            ViewResponse::PixelGrid { axes, texts } => self.grid = Some((axes, texts)),
+            ViewResponse::Chunks(chunks) => self.chunks = Some(chunks),
+            ViewResponse::Item(item) => self.item = Some(item),
+            ViewResponse::Done => self.reading = false,
+            ViewResponse::Failed(message) => {
                 self.message = Some(message);
                 self.reading = false;
             }
@@ -272,7 +274,7 @@ impl App {
     }
 
     /// Shows another file or member, or the same one after a change.
-    fn open(&mut self, facts: Facts) {
+    fn open(&mut self, facts: FileFacts) {
         let same = self.axes.len() == facts.axes.len() && self.facts.is_some();
         let old: Vec<u64> = self.axes.iter().map(|axis| axis.len).collect();
         self.axes.clone_from(&facts.axes);
@@ -350,9 +352,9 @@ impl App {
     fn rescale(&mut self) {
         match self.sample.take() {
             Some(Sample::Plane { dims, windows, axes, plane }) => {
-                self.told(Answer::Plane { dims, windows, axes, plane })
+                self.told(ViewResponse::Plane { dims, windows, axes, plane })
             }
-            Some(Sample::Line { window, line }) => self.told(Answer::Line { window, line }),
+            Some(Sample::Line { window, line }) => self.told(ViewResponse::Line { window, line }),
             None => {}
         }
     }
@@ -714,8 +716,8 @@ mod tests {
         let mut app = App::new("a", None, Map::Viridis, false, None);
         let axis = |len: u64| Axis { start: 0, step: 1, len, dropped: false };
         let axes = vec![axis(4), axis(20), axis(30)];
-        let facts = Facts { axes, fields: vec![None], is_float: true, ..Facts::default() };
-        app.told(Answer::Opened(None, Box::new(facts)));
+        let facts = FileFacts { axes, fields: vec![None], is_float: true, ..FileFacts::default() };
+        app.told(ViewResponse::Opened(None, Box::new(facts)));
         app
     }
 
@@ -771,10 +773,10 @@ mod tests {
         press(&mut app, "r");
         assert_ne!(look(&app), first);
         press(&mut app, "2");
-        let Look { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
+        let ViewRequest { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!(axes.iter().map(|axis| axis.len).collect::<Vec<_>>(), [1, 10, 4]);
         (0..100).for_each(|_| app.key(Key::Down));
-        let Look { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
+        let ViewRequest { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!((axes[1].start, axes[1].len), (19, 1));
         press(&mut app, "4");
         assert_eq!(look(&app).what, ViewData::Chunks { most: 2400 });
@@ -790,16 +792,16 @@ mod tests {
         assert_eq!(app.look([1, 1], [1, 1]).refresh, before + 1);
         let mut facts = app.facts.clone().unwrap();
         (facts.axes[0].len, facts.axes[1].len) = (1, 8);
-        app.told(Answer::Opened(None, Box::new(facts.clone())));
+        app.told(ViewResponse::Opened(None, Box::new(facts.clone())));
         assert_eq!(app.place(), "[<0>, 5:8, 8:23]");
         facts.axes[2].len = 0;
-        app.told(Answer::Opened(None, Box::new(facts.clone())));
+        app.told(ViewResponse::Opened(None, Box::new(facts.clone())));
         assert_eq!(app.look([1, 1], [1, 1]).what, ViewData::Facts, "there is nothing to read");
         for key in "+-0.,xdogv1234clpn".chars() {
             app.key(Key::Char(key));
         }
         facts.axes[2].len = 5;
-        app.told(Answer::Opened(None, Box::new(facts)));
+        app.told(ViewResponse::Opened(None, Box::new(facts)));
         app.key(Key::Escape);
         press(&mut app, "1");
         assert!(matches!(app.look([9, 9], [1, 1]).what, ViewData::Plane { .. }));

@@ -7,8 +7,8 @@ use ratatui::layout::Rect;
 use super::app::App;
 #[cfg(feature = "headless")]
 use super::app::Key;
-use super::look::Opening;
-use super::screen::{Parts, draw};
+use super::request::ViewSource;
+use super::screen::{ScreenLayout, draw};
 use super::worker::Worker;
 
 /// A screen of this size, drawn when everything is read.
@@ -19,7 +19,7 @@ pub(super) struct Headless {
 }
 
 impl Headless {
-    pub(super) fn start(app: App, opening: Opening, [width, height]: [u16; 2]) -> Result<Self> {
+    pub(super) fn start(app: App, opening: ViewSource, [width, height]: [u16; 2]) -> Result<Self> {
         let area = Rect::new(0, 0, width, height);
         Ok(Self { app, worker: Worker::start(opening)?, area })
     }
@@ -27,7 +27,7 @@ impl Headless {
     /// Waits until everything that the screen shows is read.
     pub(super) fn settle(&mut self) -> Result<()> {
         loop {
-            let parts = Parts::of(self.area, &self.app);
+            let parts = ScreenLayout::of(self.area, &self.app);
             let look = self.app.look(parts.pixels(None), parts.cells());
             self.worker.ask(look.clone());
             self.app.reading = true;
@@ -35,7 +35,7 @@ impl Headless {
                 let told = self.worker.told.recv().map_err(|_| anyhow!("reading has ended"))?;
                 self.app.told(told);
             }
-            let parts = Parts::of(self.area, &self.app);
+            let parts = ScreenLayout::of(self.area, &self.app);
             if self.app.look(parts.pixels(None), parts.cells()) == look {
                 return Ok(());
             }
@@ -63,7 +63,7 @@ pub(super) fn text(buffer: &Buffer) -> String {
 /// # Errors
 /// Fails if the file cannot be shown.
 #[cfg(feature = "headless")]
-pub(super) fn run(app: App, opening: Opening, keys: &str) -> Result<String> {
+pub(super) fn run(app: App, opening: ViewSource, keys: &str) -> Result<String> {
     let mut screen = Headless::start(app, opening, [100, 30])?;
     screen.settle()?;
     let App { facts, members, message, .. } = &mut screen.app;

@@ -10,7 +10,7 @@ use crate::read::sample::{LineSample, PlaneSample};
 
 /// The file and options of the command line.
 #[derive(Clone, Debug)]
-pub(super) struct Opening {
+pub(super) struct ViewSource {
     pub(super) source: Source,
     pub(super) parts: Vec<Selection>,
     pub(super) dtype: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Opening {
 
 /// A request. The newest one cancels all others.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Look {
+pub(super) struct ViewRequest {
     /// The member of a store.
     pub(super) key: Option<String>,
     /// Number of requests to read the file again.
@@ -59,11 +59,11 @@ pub(super) enum ViewData {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum ViewResponse {
     /// The members of a store.
     Members(Vec<String>),
     /// Facts about the file, or about this member.
-    Opened(Option<String>, Box<Facts>),
+    Opened(Option<String>, Box<FileFacts>),
     Plane {
         dims: [usize; 2],
         windows: [Range<u64>; 2],
@@ -97,7 +97,7 @@ pub(super) struct Item {
 
 /// Facts about an open file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct FileFacts {
     pub(super) names: Vec<String>,
     /// The selected items.
     pub(super) axes: Vec<Axis>,

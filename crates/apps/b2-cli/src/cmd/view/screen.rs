@@ -10,7 +10,7 @@ use b2_view::items::double;
 
 use super::app::{App, Mode, Sample};
 use super::graphics::Graphics;
-use super::look::{Cell, Chunks};
+use super::request::{Cell, Chunks};
 use crate::args::help::hanging;
 use crate::print::{Map, Scale, count, short_size, thousands};
 
@@ -37,13 +37,13 @@ const HELP: &[&str] = &[
 
 /// The parts of the screen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parts {
+pub(super) struct ScreenLayout {
     tree: Rect,
     main: Rect,
     status: Rect,
 }
 
-impl Parts {
+impl ScreenLayout {
     pub(super) fn of(area: Rect, app: &App) -> Self {
         let tree = match (area.width >= WIDE, app.in_tree) {
             (true, _) => TREE,
@@ -83,7 +83,7 @@ impl Parts {
 
 /// The position shown at a cell of the screen, in each dimension that is drawn. `None` outside the picture.
 pub(super) fn pointed(area: Rect, app: &App, graphics: Option<&Graphics>, at: [u16; 2]) -> Option<Vec<u64>> {
-    let picture = Parts::of(area, app).picture();
+    let picture = ScreenLayout::of(area, app).picture();
     if app.mode != Mode::Picture || !picture.contains((at[1], at[0]).into()) {
         return None;
     }
@@ -134,7 +134,7 @@ pub(super) fn draw(
     graphics: Option<&mut Graphics>,
 ) -> Option<Rect> {
     let area = buffer.area;
-    let parts = Parts::of(area, app);
+    let parts = ScreenLayout::of(area, app);
     // Text over a picture would not be erased.
     let graphics = graphics.filter(|_| !app.help);
     let mut screen = Screen { buffer, colours, graphics, pixels: None };
@@ -216,7 +216,7 @@ impl Screen<'_> {
         }
     }
 
-    fn main(&mut self, parts: Parts, app: &App) {
+    fn main(&mut self, parts: ScreenLayout, app: &App) {
         let Rect { x, y, width, height } = parts.main;
         if width == 0 || height == 0 {
             return;
@@ -386,7 +386,7 @@ impl Screen<'_> {
     }
 
     /// The colour bar, and what is left out.
-    fn below(&mut self, parts: Parts, app: &App, every: u64, each: u64) {
+    fn below(&mut self, parts: ScreenLayout, app: &App, every: u64, each: u64) {
         let Rect { x, width, .. } = parts.main;
         let y = parts.main.y + parts.main.height.saturating_sub(2);
         let Some(scale) = app.scale else { return };
@@ -536,7 +536,7 @@ impl Screen<'_> {
     }
 
     /// One cell for each chunk, or for several chunks, of which it shows the first.
-    fn chunks(&mut self, parts: Parts, chunks: &Chunks) {
+    fn chunks(&mut self, parts: ScreenLayout, chunks: &Chunks) {
         let area = parts.picture();
         let wide = usize::from(area.width.max(1));
         let mut known = [0_u64; 6];
@@ -752,7 +752,7 @@ mod tests {
 
     use super::super::app::Key;
     use super::super::headless::{Headless, text};
-    use super::super::look::{Answer, Facts};
+    use super::super::request::{FileFacts, ViewResponse};
     use super::super::testing::{array, opening};
     use super::*;
 
@@ -901,17 +901,17 @@ mod tests {
     fn no_text_of_a_file_acts_on_the_terminal() {
         let hostile = "\u{1b}[2J\u{9b}31m\u{202e}\n\r\t\0";
         let mut app = App::new(hostile, None, Map::Viridis, false, None);
-        app.told(Answer::Members(vec![format!("/{hostile}/{hostile}"), format!("/{hostile}")]));
+        app.told(ViewResponse::Members(vec![format!("/{hostile}/{hostile}"), format!("/{hostile}")]));
         let axis = crate::read::Axis { start: 0, step: 1, len: 3, dropped: false };
-        let facts = Facts {
+        let facts = FileFacts {
             axes: vec![axis, axis],
             fields: vec![Some(hostile.into())],
             names: vec![crate::print::printable(hostile); 2],
-            ..Facts::default()
+            ..FileFacts::default()
         };
         let key = app.key.clone();
-        app.told(Answer::Opened(key, Box::new(facts)));
-        app.told(Answer::Failed(crate::print::printable(hostile)));
+        app.told(ViewResponse::Opened(key, Box::new(facts)));
+        app.told(ViewResponse::Failed(crate::print::printable(hostile)));
         let mut terminal = Terminal::new(TestBackend::new(120, 20)).unwrap();
         terminal
             .draw(|frame| {

@@ -20,8 +20,8 @@ use ratatui::layout::Rect;
 
 use super::app::{App, Key};
 use super::graphics::{Graphics, Pixels};
-use super::look::{Answer, Opening};
-use super::screen::{Parts, draw, pointed};
+use super::request::{ViewResponse, ViewSource};
+use super::screen::{ScreenLayout, draw, pointed};
 use super::worker::Worker;
 use crate::print::colours;
 use crate::process::signals;
@@ -94,7 +94,7 @@ fn leave() {
 ///
 /// # Errors
 /// Fails if the terminal fails, or if the first read fails, in which case nothing was shown.
-pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> {
+pub(super) fn run(mut app: App, opening: ViewSource, pixels: Pixels) -> Result<()> {
     let global = opening.global;
     let worker = Worker::start(opening)?;
     signals::begin();
@@ -115,11 +115,11 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
                 let told = match worker.told.try_recv() {
                     Ok(told) => told,
                     Err(TryRecvError::Disconnected) if app.reading => {
-                        Answer::Failed("reading has ended unexpectedly".into())
+                        ViewResponse::Failed("reading has ended unexpectedly".into())
                     }
                     Err(_) => break,
                 };
-                arrived |= !matches!(told, Answer::Done);
+                arrived |= !matches!(told, ViewResponse::Done);
                 app.told(told);
                 changed = true;
             }
@@ -139,7 +139,7 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
             }
             let size = taken.0.size()?;
             let area = Rect::new(0, 0, size.width, size.height);
-            let parts = Parts::of(area, &app);
+            let parts = ScreenLayout::of(area, &app);
             let look = app.look(parts.pixels(graphics.as_ref()), parts.cells());
             if asked.as_ref() != Some(&look) {
                 worker.ask(look.clone());

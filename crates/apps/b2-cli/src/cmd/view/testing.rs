@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use b2kit::ArrayBuilder;
 
-use super::look::Opening;
+use super::request::ViewSource;
 use crate::args::{Global, Source};
 
 /// An array of 4 x 20 x 30 whose items count up, except for one that is missing.
@@ -17,8 +17,8 @@ pub(super) fn array(folder: &Path) -> PathBuf {
     path
 }
 
-pub(super) fn opening(path: &Path) -> Opening {
+pub(super) fn opening(path: &Path) -> ViewSource {
     let global = Global { quiet: true, ..Global::default() };
     let source = Source { file: path.to_owned(), offset: 0, key: None };
-    Opening { source, parts: Vec::new(), dtype: None, global }
+    ViewSource { source, parts: Vec::new(), dtype: None, global }
 }

@@ -19,13 +19,13 @@ pub(super) use self::html::write;
 use self::http::Server;
 use self::input::Input;
 use self::page::PAGE;
-pub(super) use self::shown::Shown;
+pub(super) use self::shown::BrowserView;
 use crate::args::Global;
 use crate::files::is_stdin;
 use crate::process::{Usage, say};
 
 /// Serves the page and the files, until Ctrl-C.
-pub(super) fn serve(shown: &Shown<'_>, global: Global) -> Result<()> {
+pub(super) fn serve(shown: &BrowserView<'_>, global: Global) -> Result<()> {
     if is_stdin(&shown.source.file) || shown.source.offset > 0 {
         return Err(Usage("--web shows a file, a folder or a URL, without --offset".into()).into());
     }

@@ -12,7 +12,7 @@ use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
 use b2kit::{Dtype, ErrorKind};
 
-use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, ViewData};
+use super::request::{Cell, Chunks, FileFacts, Item, ViewData, ViewRequest, ViewResponse, ViewSource};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
@@ -37,14 +37,14 @@ const LARGE: u64 = 16 << 20;
 /// The thread that reads.
 #[derive(Debug)]
 pub(super) struct Worker {
-    asks: Sender<(u64, Look)>,
-    pub(super) told: Receiver<Answer>,
+    asks: Sender<(u64, ViewRequest)>,
+    pub(super) told: Receiver<ViewResponse>,
     newest: Arc<AtomicU64>,
 }
 
 impl Worker {
-    pub(super) fn start(opening: Opening) -> Result<Self> {
-        let (asks, looks) = channel::<(u64, Look)>();
+    pub(super) fn start(opening: ViewSource) -> Result<Self> {
+        let (asks, looks) = channel::<(u64, ViewRequest)>();
         let (answers, told) = channel();
         let newest = Arc::new(AtomicU64::new(0));
         let threads = opening.global.threads;
@@ -55,7 +55,7 @@ impl Worker {
             if let Some(threads) = threads
                 && let Err(error) = threads::begin(usize::from(threads))
             {
-                let _ = reader.answers.send(Answer::Failed(one_line(&error)));
+                let _ = reader.answers.send(ViewResponse::Failed(one_line(&error)));
                 return;
             }
             while let Ok(mut look) = looks.recv() {
@@ -67,8 +67,8 @@ impl Worker {
                 let told = match reader.answer(number, &look) {
                     // Another one follows.
                     _ if reader.newest.load(Ordering::Relaxed) != number => continue,
-                    Ok(()) => Answer::Done,
-                    Err(error) => Answer::Failed(one_line(&error)),
+                    Ok(()) => ViewResponse::Done,
+                    Err(error) => ViewResponse::Failed(one_line(&error)),
                 };
                 if reader.answers.send(told).is_err() {
                     return;
@@ -80,7 +80,7 @@ impl Worker {
     }
 
     /// Requests a look, and cancels the previous one.
-    pub(super) fn ask(&self, look: Look) {
+    pub(super) fn ask(&self, look: ViewRequest) {
         let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
         // The thread ends only with this value.
         let _ = self.asks.send((number, look));
@@ -94,9 +94,9 @@ impl Drop for Worker {
 }
 
 struct Reader {
-    opening: Opening,
+    opening: ViewSource,
     newest: Arc<AtomicU64>,
-    answers: Sender<Answer>,
+    answers: Sender<ViewResponse>,
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
     open: Option<OpenInput>,
@@ -123,15 +123,15 @@ struct OpenInput {
 }
 
 impl Reader {
-    fn answer(&mut self, number: u64, look: &Look) -> Result<()> {
-        let Opening { source, global, .. } = &self.opening;
+    fn answer(&mut self, number: u64, look: &ViewRequest) -> Result<()> {
+        let ViewSource { source, global, .. } = &self.opening;
         if self.store.is_none() {
             let store = match source.key {
                 Some(_) => None,
                 None => Store::open(&source.file, source.offset, *global)?,
             };
             if let Some(store) = &store {
-                let _ = self.answers.send(Answer::Members(store.keys().map(str::to_owned).collect()));
+                let _ = self.answers.send(ViewResponse::Members(store.keys().map(str::to_owned).collect()));
             }
             self.store = Some(store);
         }
@@ -180,7 +180,7 @@ impl Reader {
                 Some(printable(&points.as_ref()?.label(axis.start)))
             });
             let points = points.collect();
-            let _ = self.answers.send(Answer::Item(Item { axes: axes.clone(), value, points }));
+            let _ = self.answers.send(ViewResponse::Item(Item { axes: axes.clone(), value, points }));
         }
         let mut seen = self.seen.take().filter(|seen| seen.what == look.what).unwrap_or_else(|| ViewedItem {
             what: look.what.clone(),
@@ -204,7 +204,7 @@ impl Reader {
         let fields: Vec<_> = [None].into_iter().chain(named).filter(drawn).collect();
         let first =
             fields.first().and_then(|field| sample::numbers(&dtype, field.as_deref(), Vec::new()).ok());
-        let facts = Facts {
+        let facts = FileFacts {
             axes: resolve(&self.opening.parts, &data.shape())?,
             names: labels.names.iter().map(|name| printable(name)).collect(),
             is_float: first.is_some_and(|numbers| numbers.is_float()),
@@ -212,7 +212,7 @@ impl Reader {
             unit: printable(&labels.unit),
             about: about(data, dtype.as_str())?,
         };
-        let _ = self.answers.send(Answer::Opened(key.clone(), Box::new(facts)));
+        let _ = self.answers.send(ViewResponse::Opened(key.clone(), Box::new(facts)));
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl Reader {
                     if every < seen.every {
                         seen.every = every;
                         let (dims, windows, axes) = (*dims, windows.clone(), axes.clone());
-                        let _ = self.answers.send(Answer::Plane { dims, windows, axes, plane });
+                        let _ = self.answers.send(ViewResponse::Plane { dims, windows, axes, plane });
                     }
                     if every == 1 {
                         break;
@@ -257,7 +257,7 @@ impl Reader {
                     let line = line(data, &numbers, axes, *dim, window, *most, &cost)?;
                     let every = line.every;
                     seen.steps += 1;
-                    let _ = self.answers.send(Answer::Line { window: window.clone(), line });
+                    let _ = self.answers.send(ViewResponse::Line { window: window.clone(), line });
                     if every == 1 {
                         break;
                     }
@@ -270,14 +270,15 @@ impl Reader {
                 ensure!(nbytes <= LARGE, "items of {} bytes are too large for a grid", dtype.itemsize());
                 data.view(&[])?.read(axes, &mut buffer)?;
                 let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| text(&dtype, item));
-                let _ = self.answers.send(Answer::PixelGrid { axes: axes.clone(), texts: texts.collect() });
+                let _ =
+                    self.answers.send(ViewResponse::PixelGrid { axes: axes.clone(), texts: texts.collect() });
             }
             ViewData::Chunks { most } => {
                 let cost = cost(budgets.iter().fold(0, |most, budget| most.max(*budget)));
                 let mut chunks = self.chunks(data, *most, &cost)?;
-                let _ = self.answers.send(Answer::Chunks(chunks.clone()));
+                let _ = self.answers.send(ViewResponse::Chunks(chunks.clone()));
                 self.find_damage(data, &mut chunks, &cost)?;
-                let _ = self.answers.send(Answer::Chunks(chunks));
+                let _ = self.answers.send(ViewResponse::Chunks(chunks));
             }
         }
         seen.steps = usize::MAX;
@@ -288,7 +289,9 @@ impl Reader {
     fn chunks(&self, data: &Data, most: usize, cost: &Cost) -> Result<Chunks> {
         let input = match data {
             Data::Blosc(input) => input,
-            Data::Plain(array) => return Err(anyhow!("the chunks of {} are not shown", array.what())),
+            Data::ExternalArray(array) => {
+                return Err(anyhow!("the chunks of {} are not shown", array.what()));
+            }
         };
         let Some(frame) = input.frame() else {
             return Err(anyhow!("a bare chunk has no other chunks"));
@@ -346,7 +349,7 @@ impl Reader {
             chunks.undecoded -= 1;
             if chunk.decompress().is_err_and(|error| error.kind() == ErrorKind::Damaged) {
                 chunks.cells[k] = Cell::Damaged;
-                let _ = self.answers.send(Answer::Chunks(chunks.clone()));
+                let _ = self.answers.send(ViewResponse::Chunks(chunks.clone()));
             }
         }
         Ok(())
@@ -381,7 +384,7 @@ fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
     let mut lines = vec![format!("{} ({})", printable(dtype), dims(&data.shape()))];
     let input = match data {
         Data::Blosc(input) => input,
-        Data::Plain(array) => {
+        Data::ExternalArray(array) => {
             lines.push(array.what());
             if let Some(chunks) = array.chunkshape() {
                 lines.push(format!("chunks {}", dims(chunks)));
@@ -414,12 +417,12 @@ mod tests {
     use super::*;
 
     /// All responses to a request.
-    fn all(worker: &Worker, what: ViewData) -> Vec<Answer> {
-        worker.ask(Look { key: None, refresh: 0, what, item: None });
+    fn all(worker: &Worker, what: ViewData) -> Vec<ViewResponse> {
+        worker.ask(ViewRequest { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();
         loop {
             match worker.told.recv().unwrap() {
-                Answer::Done => return told,
+                ViewResponse::Done => return told,
                 answer => told.push(answer),
             }
         }
@@ -431,14 +434,14 @@ mod tests {
         let path = array(folder.path());
         let worker = Worker::start(opening(&path)).unwrap();
         let told = all(&worker, ViewData::Chunks { most: 100 });
-        let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        let Some(ViewResponse::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 1, 8));
         assert!(
             chunks.cells.iter().all(|cell| matches!(cell, Cell::Stored { ratio } if *ratio > 1.0)),
             "{chunks:?}"
         );
         let told = all(&worker, ViewData::Chunks { most: 3 });
-        let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        let Some(ViewResponse::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 3, 3));
     }
 }

@@ -112,7 +112,7 @@ impl<S: ByteSource> RawSource<S> {
             _ => strides[first] * shape[first],
         };
         let origin = self.offset + start.iter().zip(&strides).map(|(i, stride)| i * stride).sum::<u64>();
-        let mut outer = Outer { lens: &shape[..first], strides: &strides[..first], at: vec![0; first] };
+        let mut outer = OuterAxes { lens: &shape[..first], strides: &strides[..first], at: vec![0; first] };
         let mut next = Some(origin);
         let mut dst = dst;
         while let Some(group_start) = next {
@@ -145,13 +145,13 @@ impl<S: ByteSource> RawSource<S> {
 }
 
 /// Iterates over the outer axes of a box, the last one fastest.
-struct Outer<'a> {
+struct OuterAxes<'a> {
     lens: &'a [u64],
     strides: &'a [u64],
     at: Vec<u64>,
 }
 
-impl Outer<'_> {
+impl OuterAxes<'_> {
     /// The next position, in bytes relative to the first one.
     fn advance(&mut self) -> Option<u64> {
         for axis in (0..self.lens.len()).rev() {

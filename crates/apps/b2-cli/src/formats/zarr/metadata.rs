@@ -22,18 +22,18 @@ pub(super) struct Metadata {
     /// The item in chunks that are not stored.
     pub(super) fill: Vec<u8>,
     pub(super) chain: Chain,
-    pub(super) keys: Keys,
+    pub(super) keys: ChunkKeys,
     pub(super) attributes: Vec<(String, Value)>,
 }
 
 /// The scheme for the names of chunks.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Keys {
+pub(super) struct ChunkKeys {
     prefix: &'static str,
     separator: char,
 }
 
-impl Keys {
+impl ChunkKeys {
     /// The name of a chunk.
     pub(super) fn of(&self, coords: &[u64]) -> String {
         let numbers: Vec<String> = coords.iter().map(u64::to_string).collect();
@@ -73,7 +73,7 @@ impl Metadata {
                 _ => {}
             }
         }
-        let keys = Keys { prefix: "", separator };
+        let keys = ChunkKeys { prefix: "", separator };
         Self { shape, chunks, dtype, fill, chain, keys, attributes }.checked(limits)
     }
 
@@ -89,15 +89,15 @@ impl Metadata {
         let fill = data_type::fill(json.get("fill_value").unwrap_or(&Json::Null), &dtype)?;
         let chain = Chain::version_3(&dtype, &chunks, codecs)?;
         let keys = match json.get("chunk_key_encoding") {
-            None => Keys { prefix: "c", separator: '/' },
+            None => ChunkKeys { prefix: "c", separator: '/' },
             Some(encoding) => {
                 let (name, parameters) = data_type::named(encoding)?;
                 let separator = parameters.get("separator").and_then(Json::as_str);
                 match (name, separator) {
-                    ("default", None | Some("/")) => Keys { prefix: "c", separator: '/' },
-                    ("default", Some(".")) => Keys { prefix: "c", separator: '.' },
-                    ("v2", None | Some(".")) => Keys { prefix: "", separator: '.' },
-                    ("v2", Some("/")) => Keys { prefix: "", separator: '/' },
+                    ("default", None | Some("/")) => ChunkKeys { prefix: "c", separator: '/' },
+                    ("default", Some(".")) => ChunkKeys { prefix: "c", separator: '.' },
+                    ("v2", None | Some(".")) => ChunkKeys { prefix: "", separator: '.' },
+                    ("v2", Some("/")) => ChunkKeys { prefix: "", separator: '/' },
                     _ => bail!("chunk_key_encoding {encoding} is not supported"),
                 }
             }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn names_of_chunks() {
-        let name = |prefix, separator, coords: &[u64]| Keys { prefix, separator }.of(coords);
+        let name = |prefix, separator, coords: &[u64]| ChunkKeys { prefix, separator }.of(coords);
         assert_eq!(name("", '.', &[1, 20]), "1.20");
         assert_eq!((name("", '.', &[]), name("c", '/', &[])), ("0".to_owned(), "c".to_owned()));
         assert_eq!(name("c", '/', &[1, 20]), "c/1/20");

@@ -146,7 +146,7 @@ impl Canvas {
     /// Red, green and blue of all pixels.
     fn painted(&self) -> Vec<u8> {
         let [width, height] = self.size;
-        let mut paint = Paint { width, height, pixels: vec![255; 3 * width * height] };
+        let mut paint = PixelBuffer { width, height, pixels: vec![255; 3 * width * height] };
         for mark in &self.marks {
             match mark {
                 Mark::Rect { at: [x, y], size: [width, height], colour } => {
@@ -192,13 +192,13 @@ impl Canvas {
     }
 }
 
-struct Paint {
+struct PixelBuffer {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
 }
 
-impl Paint {
+impl PixelBuffer {
     /// Colours a pixel; pixels outside are ignored. `cover`: the fraction of the pixel that the colour covers.
     fn dot(&mut self, x: usize, y: usize, colour: Colour, cover: f64) {
         if x >= self.width || y >= self.height {

@@ -49,10 +49,10 @@ pub(crate) fn show_short(bytes: &[u8], most: usize) -> String {
 struct OpenContainer<'a> {
     /// Number of values that remain.
     left: u64,
-    map: Option<Keys<'a>>,
+    map: Option<MapKeys<'a>>,
 }
 
-struct Keys<'a> {
+struct MapKeys<'a> {
     /// Index of the map.
     nmap: usize,
     /// Keys so far; `None` if the map cannot be a JSON object.
@@ -93,7 +93,7 @@ fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
         let map = if let Item::Map(n) = item {
             let nmap = objects.len();
             objects.push(n == 0);
-            Some(Keys { nmap, seen: Some(HashSet::new()), only: None })
+            Some(MapKeys { nmap, seen: Some(HashSet::new()), only: None })
         } else {
             None
         };
@@ -110,7 +110,9 @@ fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
             if top.left > 0 {
                 break;
             }
-            if let Some(OpenContainer { map: Some(Keys { nmap, seen: Some(seen), only }), .. }) = open.pop() {
+            if let Some(OpenContainer { map: Some(MapKeys { nmap, seen: Some(seen), only }), .. }) =
+                open.pop()
+            {
                 keys -= seen.len();
                 let special = || only.is_some_and(|only| SPECIAL.iter().any(|name| name.as_bytes() == only));
                 objects[nmap] = seen.len() != 1 || !special();
@@ -120,7 +122,7 @@ fn survey(bytes: &[u8]) -> Option<Vec<bool>> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+enum JsonForm {
     Array,
     Object,
     /// A map as a list of pairs.
@@ -132,14 +134,14 @@ fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()
     let mut rest = bytes;
     let mut objects = objects.into_iter();
     // The open containers, each with the number of values that remain and that are done.
-    let mut open: Vec<(Form, u64, u64)> = Vec::new();
+    let mut open: Vec<(JsonForm, u64, u64)> = Vec::new();
     while let Some(item) = next(&mut rest) {
         if let Some((form, left, done)) = open.last_mut() {
             let is_key = left.is_multiple_of(2);
             text.push(match (*form, *done) {
-                (Form::Pairs, 0) => "[",
-                (Form::Pairs, _) if is_key => ",[",
-                (Form::Object, _) if !is_key => ":",
+                (JsonForm::Pairs, 0) => "[",
+                (JsonForm::Pairs, _) if is_key => ",[",
+                (JsonForm::Object, _) if !is_key => ":",
                 (_, 0) => "",
                 _ => ",",
             })?;
@@ -153,19 +155,19 @@ fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()
             Item::Array(0) => text.push("[]")?,
             Item::Array(n) => {
                 text.push("[")?;
-                open.push((Form::Array, n, 0));
+                open.push((JsonForm::Array, n, 0));
                 continue;
             }
             Item::Map(n) => match (objects.next() == Some(true), n) {
                 (_, 0) => text.push("{}")?,
                 (true, _) => {
                     text.push("{")?;
-                    open.push((Form::Object, 2 * n, 0));
+                    open.push((JsonForm::Object, 2 * n, 0));
                     continue;
                 }
                 (false, _) => {
                     text.push("{\"$map\":[")?;
-                    open.push((Form::Pairs, 2 * n, 0));
+                    open.push((JsonForm::Pairs, 2 * n, 0));
                     continue;
                 }
             },
@@ -174,16 +176,16 @@ fn write(bytes: &[u8], objects: Vec<bool>, text: &mut Text<'_, '_>) -> Result<()
         loop {
             let Some((form, left, _)) = open.last_mut() else { return Ok(()) };
             *left -= 1;
-            if *form == Form::Pairs && left.is_multiple_of(2) {
+            if *form == JsonForm::Pairs && left.is_multiple_of(2) {
                 text.push("]")?;
             }
             if *left > 0 {
                 break;
             }
             text.push(match form {
-                Form::Array => "]",
-                Form::Object => "}",
-                Form::Pairs => "]}",
+                JsonForm::Array => "]",
+                JsonForm::Object => "}",
+                JsonForm::Pairs => "]}",
             })?;
             open.pop();
         }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::{FileKind, Links, ReadAt, ReadFiles, RootedDir};
 
 use super::link::name_of;
-use crate::files::foreign::open_regular;
+use crate::files::recognition::open_regular;
 use crate::files::urls;
 
 /// Extensions of files that the page can read.

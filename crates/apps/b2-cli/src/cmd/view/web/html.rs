@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use super::input::Input;
 use super::link::name_of;
 use super::page::{PAGE, Page};
-use super::shown::Shown;
-use crate::files::foreign::open_regular;
+use super::shown::BrowserView;
+use crate::files::recognition::open_regular;
 use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::print::figure::escaped;
 use crate::process::Usage;
@@ -19,7 +19,7 @@ use crate::process::Usage;
 const MAX_FILE_LEN: u64 = 64 << 20;
 
 /// Writes the page with an embedded file.
-pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
+pub(in super::super) fn write(shown: &BrowserView<'_>, output: &Path, force: bool) -> Result<()> {
     let source = &shown.source.file;
     refuse_same(output, source)?;
     if is_stdin(source) || shown.source.offset > 0 {

@@ -56,7 +56,7 @@ struct Connection {
 }
 
 /// A response: status, its own headers, and the body.
-struct Answer {
+struct HttpResponse {
     status: &'static str,
     headers: String,
     body: Body,
@@ -155,7 +155,7 @@ impl Server {
         }
     }
 
-    fn answer(&self, head: &str) -> Answer {
+    fn answer(&self, head: &str) -> HttpResponse {
         let State { page, files, port, token, .. } = &*self.0;
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -171,7 +171,7 @@ impl Server {
         let Some(path) = path.strip_prefix('/').and_then(|path| path.strip_prefix(token.as_str())) else {
             return plain("404 Not Found");
         };
-        let part = |kind: &str, bytes: &'static [u8]| Answer {
+        let part = |kind: &str, bytes: &'static [u8]| HttpResponse {
             status: "200 OK",
             headers: format!("content-type: {kind}\r\n"),
             body: Body::Static(bytes),
@@ -201,7 +201,7 @@ impl Server {
     }
 
     /// A page with the names of all files.
-    fn listing(&self) -> Answer {
+    fn listing(&self) -> HttpResponse {
         let item = |(number, name): (usize, &str)| {
             let link = escaped(&format!("index.html?url={}", encoded(&path_of(number, name))));
             format!("<li><a href=\"{link}\">{}</a></li>\n", escaped(name))
@@ -213,7 +213,7 @@ impl Server {
              <title>Blosc2 files</title><link rel=\"stylesheet\" href=\"style.css\"></head>\n\
              <body><header><h1>Blosc2 files</h1></header><main><ul>\n{items}</ul></main></body></html>\n"
         );
-        Answer {
+        HttpResponse {
             status: "200 OK",
             headers: "content-type: text/html; charset=utf-8\r\n".into(),
             body: Body::Bytes(page.into_bytes()),
@@ -227,9 +227,9 @@ fn path_of(number: usize, name: &str) -> String {
     format!("files/{number}/{}", encoded(last))
 }
 
-fn plain(status: &'static str) -> Answer {
+fn plain(status: &'static str) -> HttpResponse {
     let body = Body::Bytes(format!("{status}\n").into_bytes());
-    Answer { status, headers: "content-type: text/plain\r\n".into(), body }
+    HttpResponse { status, headers: "content-type: text/plain\r\n".into(), body }
 }
 
 /// The value of a header, if it is there exactly once.
@@ -242,12 +242,12 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The requested range of a file.
-fn range(head: &str, open: OpenFile) -> Answer {
+fn range(head: &str, open: OpenFile) -> HttpResponse {
     let OpenFile { len, ref etag, .. } = open;
     let headers =
         format!("content-type: application/octet-stream\r\naccept-ranges: bytes\r\netag: {etag}\r\n");
     let Some(asked) = header(head, "range") else {
-        return Answer { status: "200 OK", headers, body: Body::File(open, 0..len) };
+        return HttpResponse { status: "200 OK", headers, body: Body::File(open, 0..len) };
     };
     let parse = || {
         let (first, last) = asked.strip_prefix("bytes=")?.split_once('-')?;
@@ -259,17 +259,17 @@ fn range(head: &str, open: OpenFile) -> Answer {
         Some(range) => {
             let headers =
                 format!("{headers}content-range: bytes {}-{}/{len}\r\n", range.start, range.end - 1);
-            Answer { status: "206 Partial Content", headers, body: Body::File(open, range) }
+            HttpResponse { status: "206 Partial Content", headers, body: Body::File(open, range) }
         }
         None => {
             let headers = format!("content-range: bytes */{len}\r\n");
-            Answer { status: "416 Range Not Satisfiable", headers, body: Body::Bytes(Vec::new()) }
+            HttpResponse { status: "416 Range Not Satisfiable", headers, body: Body::Bytes(Vec::new()) }
         }
     }
 }
 
-fn send(mut stream: &TcpStream, answer: Answer, only_head: bool) -> io::Result<()> {
-    let Answer { status, headers, body } = answer;
+fn send(mut stream: &TcpStream, answer: HttpResponse, only_head: bool) -> io::Result<()> {
+    let HttpResponse { status, headers, body } = answer;
     let len = match &body {
         Body::Bytes(bytes) => bytes.len() as u64,
         Body::Static(bytes) => bytes.len() as u64,

@@ -11,8 +11,8 @@ use super::link::name_of;
 use crate::args::plugins;
 use b2_view::formats::FormatKind;
 
-use crate::files::foreign::{self, open_regular};
-use crate::files::{Foreign, urls};
+use crate::files::recognition::{self, open_regular};
+use crate::files::{RecognisedFormat, urls};
 use crate::formats::npy::{NpyHeader, RawSource};
 
 /// A file for the page.
@@ -32,8 +32,8 @@ impl Input {
         }
         if path.is_dir() {
             // Folders may hold anything; their files are selected by name.
-            return match foreign::directory(path).filter(|found| !found.is_ours()) {
-                Some(Foreign { what, hint, .. }) => {
+            return match recognition::directory(path).filter(|found| !found.is_ours()) {
+                Some(RecognisedFormat { what, hint, .. }) => {
                     bail!("{}: {what}, which the page does not show; {hint}", named())
                 }
                 None => Ok(own()),
@@ -53,10 +53,10 @@ impl Input {
             builder.write(&new, source.context("the array is too large")?).with_context(named)?;
             return Ok(Self { path: new, _made: Some(made) });
         }
-        let head = file.read_at(0..foreign::LOOK.min(len))?;
-        let found = foreign::recognise_file(path, &head, len, |buf, at| file.read_exact_at(at, buf))?;
+        let head = file.read_at(0..recognition::LOOK.min(len))?;
+        let found = recognition::recognise_file(path, &head, len, |buf, at| file.read_exact_at(at, buf))?;
         match found.filter(|found| !found.is_ours() && found.kind != FormatKind::Store) {
-            Some(Foreign { what, hint, .. }) => {
+            Some(RecognisedFormat { what, hint, .. }) => {
                 bail!("{}: {what}, which the page does not show; {hint}", named())
             }
             None => Ok(own()),

@@ -8,7 +8,7 @@ use crate::args::Source;
 use crate::print::Map;
 
 /// The view that is opened in a browser.
-pub(in super::super) struct Shown<'a> {
+pub(in super::super) struct BrowserView<'a> {
     pub(in super::super) source: &'a Source,
     pub(in super::super) slice: Option<&'a str>,
     pub(in super::super) field: Option<&'a str>,
@@ -19,7 +19,7 @@ pub(in super::super) struct Shown<'a> {
     pub(in super::super) opens: bool,
 }
 
-impl Shown<'_> {
+impl BrowserView<'_> {
     /// The parameters of a link after the address of the file.
     pub(super) fn link(&self) -> String {
         let map = Some(self.map).filter(|map| *map != Map::default());
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn all_that_was_asked_for_is_in_the_link() {
         let source = Source { file: "a.b2z".into(), offset: 0, key: Some("/t".into()) };
-        let all = Shown {
+        let all = BrowserView {
             source: &source,
             slice: Some("0,:"),
             field: None,
@@ -54,7 +54,7 @@ mod tests {
             opens: false,
         };
         assert_eq!(all.link(), "&key=%2Ft&slice=0%2C%3A&map=cividis&range=2%25%3A98%25&log=1");
-        let plain = Shown {
+        let plain = BrowserView {
             slice: None,
             map: Map::Viridis,
             range: Some("-2:30.5".parse().unwrap()),
