@@ -24,8 +24,8 @@ impl Filter for ByteDelta {
             lossless: true,
             shapeless: true,
             effect: Effect::KeepsZeros,
-            // If 0 were stored, only the container would know the number of planes, and a chunk without container could
-            // not be decoded. python-blosc2 cannot open files with values above 127.
+            // If 0 were stored, only the container would determine the number of planes, and a chunk without container
+            // could not be decoded. python-blosc2 cannot open files with values above 127.
             zero_is_itemsize: true,
             ..FilterProperties::UNKNOWN
         }

@@ -64,8 +64,8 @@ pub trait Filter: Debug + Send + Sync {
     fn id(&self) -> FilterId;
     /// Returns the name that users write, for example `shuffle`.
     fn name(&self) -> &str;
-    /// Returns what callers need to know before using the filter with this parameter byte. Of the context, only the
-    /// item size is used.
+    /// Returns the properties that callers need before using the filter with this parameter byte. Of the context, only
+    /// the item size is used.
     fn properties(&self, cx: &FilterContext<'_>, meta: u8) -> FilterProperties {
         let _ = (cx, meta);
         FilterProperties::UNKNOWN

@@ -19,7 +19,7 @@ pub enum FrameError {
     Unreadable {
         /// The path or name.
         name: String,
-        /// What is wrong with the frame.
+        /// The error without the name.
         source: Box<Self>,
     },
     /// The file system or another storage failed.
@@ -95,7 +95,7 @@ pub enum FrameError {
         offset: u64,
         /// The value found.
         value: i128,
-        /// What the format allows.
+        /// The values that the format allows.
         expected: &'static str,
     },
     /// A field is not the msgpack item that the format prescribes.
@@ -106,7 +106,7 @@ pub enum FrameError {
         structure: Structure,
         /// The field's name in the format documentation.
         field: &'static str,
-        /// What was found and where. Offsets count from the start of the frame.
+        /// The item found and its offset, counted from the start of the frame.
         source: b2_msgpack::Error,
     },
     /// A chunk is damaged, needs a codec or filter that this build lacks, or cannot be compressed.
@@ -130,7 +130,7 @@ pub enum FrameError {
     /// The request needs more than the caller's limits allow.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    /// The progress callback asked to stop. Nothing was changed.
+    /// The progress callback stopped the call. Nothing was changed.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
     /// There is not enough memory.

@@ -14,7 +14,7 @@ pub enum Error {
         offset: usize,
         /// The item that was expected.
         expected: Item,
-        /// Bytes that the item needs from `offset` on, as far as known.
+        /// Bytes that the item needs from `offset` on, if known.
         need: u64,
         /// Bytes available from `offset` on.
         have: usize,

@@ -177,7 +177,7 @@ fn values() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// What a general parser sees in one item; arrays and maps have their count checked by a padded copy.
+/// What a general parser reads in one item; arrays and maps have their count checked by a padded copy.
 fn oracle(value: &Value, bytes: &[u8]) -> Option<rmpv::Value> {
     let padding = match value {
         Value::Fixarray(n) => usize::from(*n),

@@ -53,7 +53,7 @@ pub fn decompress<T: Element>(chunk: &[u8]) -> Result<Vec<T>, ChunkError> {
     ChunkRef::from_slice(chunk)?.decompress()
 }
 
-/// Any error of the crates behind this facade, for callers that treat them the same.
+/// Any error of the crates that this facade re-exports, for callers that treat them the same.
 ///
 /// Its message describes the failed action; the reason is its [`source`](std::error::Error::source). [`Report`]
 /// displays both:

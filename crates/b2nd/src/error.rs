@@ -24,7 +24,7 @@ pub enum NdError {
     Damaged {
         /// The items of the damaged chunk, as a slice.
         items: String,
-        /// What is damaged.
+        /// The damaged structure.
         source: Box<FrameError>,
     },
     /// A chunk is damaged or could not be decoded.
@@ -66,7 +66,7 @@ pub enum NdError {
         field: &'static str,
         /// Offset of the field in bytes from the start of the metalayer.
         offset: usize,
-        /// What was found and what was expected.
+        /// The value found and the expected values.
         what: String,
     },
     /// A chunk does not have the size that the array's shape demands.
@@ -98,7 +98,7 @@ pub enum NdError {
     #[error("{what}")]
     #[non_exhaustive]
     Unsupported {
-        /// What is not supported.
+        /// The unsupported feature.
         what: &'static str,
     },
     /// A selection does not fit the array.
@@ -167,7 +167,7 @@ pub enum NdError {
     /// The request needs more than the caller's limits allow.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    /// The progress callback asked to stop; nothing was changed.
+    /// The progress callback stopped the call; nothing was changed.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
     /// Allocating the working memory of a read or write failed.

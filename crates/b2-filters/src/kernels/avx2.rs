@@ -42,7 +42,7 @@ impl Kernels for Avx2 {
     call_functions! { gather scatter prefetch stream fence }
     fn gather_bits(&self, items: &[u8], tile: Tile, planes: &mut [u8]) {
         if self.gfni && tile.n >= GROUP {
-            // SAFETY: `self` exists and says so, so `detect_gfni` found AVX2 and GFNI.
+            // SAFETY: `self` exists only if `detect_gfni` found AVX2 and GFNI.
             unsafe { gather_bits_gfni(items, tile, planes) }
         } else {
             // SAFETY: `self` exists, so `detect` found AVX2.
@@ -51,7 +51,7 @@ impl Kernels for Avx2 {
     }
     fn scatter_bits(&self, planes: &[&[u8]], tile: Tile, items: &mut [u8]) {
         if self.gfni && tile.n >= GROUP {
-            // SAFETY: `self` exists and says so, so `detect_gfni` found AVX2 and GFNI.
+            // SAFETY: `self` exists only if `detect_gfni` found AVX2 and GFNI.
             unsafe { scatter_bits_gfni(planes, tile, items) }
         } else {
             // SAFETY: `self` exists, so `detect` found AVX2.

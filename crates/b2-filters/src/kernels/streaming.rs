@@ -32,7 +32,7 @@ pub(crate) fn fill_past_caches(
         make(start, &mut buffer[CACHE_LINE_LEN..CACHE_LINE_LEN + end - start]);
         let ready = &buffer[CACHE_LINE_LEN + done - start..CACHE_LINE_LEN + end - start];
         let to = &mut dst[done..end];
-        // Copy up to the first line boundary of the destination, then whole lines; the rest is kept for the next piece.
+        // Copy up to the first line boundary of the destination, then whole lines; the rest stays for the next piece.
         let head = to.as_ptr().align_offset(CACHE_LINE_LEN).min(to.len());
         let lines = (to.len() - head) / CACHE_LINE_LEN * CACHE_LINE_LEN;
         to[..head].copy_from_slice(&ready[..head]);

@@ -193,8 +193,8 @@ impl Index {
             .ok_or_else(|| FrameError::entry(nchunk, raw, "an offset, or a special value of known kind"))
     }
 
-    /// Returns a run of chunks with the same entry that starts at `nchunk`, as long as it is known. Callers can thus
-    /// handle billions of equal chunks in one step.
+    /// Returns a run of chunks with the same entry that starts at `nchunk`, as far as the index determines it without a
+    /// search. Callers can thus handle billions of equal chunks in one step.
     ///
     /// # Errors
     /// As for [`Index::entry`].

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! All numbers are little-endian. Sums are XXH3 with 64 bits. No value depends on a table: where one is
-//! missing or damaged, readers fetch and compare more.
+//! missing or damaged, readers fetch and compare more bytes.
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use crate::format::digest::sum;
 
-/// A run ends with the block that makes it at least this long, in bytes, shifted left as the record says.
+/// A run ends with the block that makes it at least this long, in bytes, shifted left by the shift of the record.
 pub(crate) const MIN_LEN: u64 = 16 << 10;
 /// Chunks up to this size have no records, in bytes.
 pub(crate) const MAX_UNRECORDED_LEN: usize = 16 << 10;

@@ -102,7 +102,7 @@ impl ChunkHead {
         }
     }
 
-    /// Returns the stored bytes of a block, and compares its run first if that is due. `read` are the
+    /// Returns the stored bytes of a block, and compares its run first if that has not been done. `read` are the
     /// bytes of `extent`; they are not needed for what came with the head.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl ChunkHead {
     }
 
     /// Returns the stored bytes of a block from bytes of the chunk that begin at `start`, after comparing
-    /// its run if that is due.
+    /// its run if that has not been done.
     pub(crate) fn take<'b>(
         &self,
         block: Range<usize>,
@@ -192,7 +192,7 @@ pub(crate) fn block0(lazy: &LazyChunk, stored: &[u8], dparams: &DParams) -> Resu
 /// bytes.
 const UNKNOWN_SIZE: u64 = 1 << 20;
 
-/// The location of a stored chunk, and what the frame knows about it.
+/// The location of a stored chunk, and its properties that follow from the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkLocation {
     pub(crate) nchunk: usize,

@@ -174,7 +174,7 @@ impl ChunkPlan {
         }
     }
 
-    /// Returns whether the whole chunk will be compared, as far as that is known.
+    /// Returns whether it is known that the whole chunk will be compared.
     fn compares_all(&self, frame: &SuperChunk) -> bool {
         let whole = frame.keeps || frame.opened.runs.is_none();
         whole && frame.compares_stored() && frame.compared(self.nchunk).is_none()

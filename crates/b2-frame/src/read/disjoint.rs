@@ -110,7 +110,7 @@ impl<'a> DisjointBuffer<'a> {
     /// use places of an earlier one that no longer exists.
     ///
     /// # Safety
-    /// While two writers exist, no byte may lie in places that both of them hand out.
+    /// While two writers exist, no byte may be in places that both of them return.
     pub(crate) unsafe fn new(buffer: Destination<'a>, overlap: bool) -> Self {
         let buffer = buffer.into_slice();
         Self::over(buffer.as_mut_ptr(), buffer.len(), overlap)
@@ -255,8 +255,8 @@ pub(crate) struct UninitBuffer<'a> {
 
 impl<'a> UninitBuffer<'a> {
     /// # Safety
-    /// No byte may lie in places of two fillers or in two places of one filler, except for places
-    /// that the filler was told to [forget](Target::forget).
+    /// No byte may be in places of two fillers or in two places of one filler, except for places
+    /// that the filler had to [forget](Target::forget).
     pub(crate) unsafe fn new(buffer: Destination<'a>) -> Self {
         Self { buffer: DisjointBuffer::over(buffer.start, buffer.len, false), filled: AtomicUsize::new(0) }
     }

@@ -1,4 +1,4 @@
-//! Chunks that are stored by themselves, outside of a frame, as Zarr does.
+//! Single chunks that are stored outside of a frame, as Zarr does.
 
 use std::sync::Arc;
 

@@ -96,7 +96,7 @@ impl<'n> NumberedBlocks<'n> {
     }
 }
 
-// SAFETY: It asks for no places.
+// SAFETY: It requests no places.
 #[allow(unsafe_code)]
 unsafe impl ScatterPlan for &NumberedBlocks<'_> {
     type Error = FrameError;

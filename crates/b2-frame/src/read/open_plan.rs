@@ -56,7 +56,7 @@ pub struct OpenedFrame {
     pub(crate) starts: Option<RecordTable>,
     /// The sums of runs of blocks, if they exist and the sums of the chunks are reliable.
     pub(crate) runs: Option<RecordTable>,
-    /// What was verified with these sums.
+    /// The chunks verified with these sums.
     pub(crate) compared: VerifiedChunks,
 }
 
@@ -254,7 +254,7 @@ impl OpenPlan {
         if bytes.is_none() {
             need.push(Extent::exactly(FrameFile::Main, header_range));
         }
-        // `rest_of` has checked that index and trailer lie after `rest`.
+        // `rest_of` has checked that index and trailer follow `rest`.
         let few = header.frame_len.saturating_sub(rest) <= MAX_SINGLE_READ;
         let start = if few { rest } else { header.frame_len.saturating_sub(TAIL_LEN) };
         need.push(Extent::exactly(FrameFile::Main, start..header.frame_len));

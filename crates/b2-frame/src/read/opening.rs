@@ -62,8 +62,8 @@ impl SuperChunk {
         self.move_to_newest(ChangeDetection::Nothing)
     }
 
-    /// Like [`refresh`](Self::refresh), but does not look for a program that changes the frame under a lock. For reads of
-    /// chunks, which do that afterwards.
+    /// Like [`refresh`](Self::refresh), but does not check whether a program changes the frame under a lock. For reads
+    /// of chunks, which do that afterwards.
     ///
     /// # Errors
     /// As for [`refresh`](Self::refresh).
@@ -242,7 +242,7 @@ impl ReadOptions {
     /// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
     ///
     /// let frame = FrameWriter::memory(FrameParams::new(4))?.finish()?.into_bytes();
-    /// let archive = bytes::Bytes::from([b"before", &frame[..], b"behind"].concat());
+    /// let archive = bytes::Bytes::from([b"before", &frame[..], b"after"].concat());
     /// let schunk = SuperChunk::options().offset(6).from_reader(Arc::new(archive), "archive, member 1")?;
     /// assert_eq!(schunk.itemsize(), 4);
     /// # Ok::<(), b2_frame::FrameError>(())
@@ -439,7 +439,7 @@ impl ReadOptions {
 enum OpenAttemptError {
     /// It changed in the meantime.
     Changed,
-    /// The start of the file as it is after the failure; `None` if another attempt is of no use.
+    /// The first page of the file after the failure; `None` if another attempt cannot succeed.
     Failed { error: Box<FrameError>, page: Option<Bytes> },
 }
 
@@ -459,7 +459,7 @@ pub(crate) enum ChangeDetection {
     Nothing,
     /// The caller holds a shared lock, so they cannot.
     Locked,
-    /// The caller will look for them after it has read.
+    /// The caller checks for them after it has read.
     CheckedLater,
 }
 

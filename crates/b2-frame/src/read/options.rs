@@ -127,7 +127,7 @@ impl FrameOrigin {
 
 /// When stored bytes that have checksums are compared with them, before they are decoded.
 ///
-/// Whole chunks and parts of chunks are compared alike: for a part, the head of the chunk and the runs of
+/// Whole chunks and parts of chunks are compared in the same way: for a part, the head of the chunk and the runs of
 /// blocks around the part (docs/format/block-sums.md). Chunks without sums of blocks are compared as a whole.
 ///
 /// Data that will be stored again are compared with every setting, and
@@ -168,7 +168,7 @@ pub struct ReadTuning {
     /// Whether to request probably needed bytes together with certainly needed ones, such as checksums with the heads
     /// of chunks.
     pub prefetch: bool,
-    /// Whether latency and rate of earlier requests replace `coalesce_gap`, where the storage knows them
+    /// Whether latency and rate of earlier requests replace `coalesce_gap`, if the storage measures them
     /// ([`ReadAt::request_stats`](crate::ReadAt::request_stats)).
     pub adaptive: bool,
 }

@@ -276,7 +276,7 @@ pub(crate) struct PieceDecoder<'a> {
 }
 
 // SAFETY: The places are disjoint, as they are those of a byte range of the data, or one for each item, and
-// each byte of the data is in one block. Together they cover the destination. A part asks for the bytes of
+// each byte of the data is in one block. Together they cover the destination. A part requests the bytes of
 // each of its pieces, which lie in one or several blocks, once, and repetitions for their own places.
 #[allow(unsafe_code)]
 unsafe impl ScatterPlan for Pieces {

@@ -15,7 +15,7 @@ use crate::storage::files::FrameFiles;
 /// always allowed.
 const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
-/// Runs a read to its end, with as many requests in flight as the files of the frame ask for.
+/// Runs a read to its end, with as many requests in flight as the files of the frame allow.
 pub(crate) fn work_off<P: ScatterPlan>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
     let files = read.frame().files.clone();
     let workers = read.workers();
@@ -236,7 +236,7 @@ mod tests {
         let options = FrameWriter::options().block_starts(true);
         let mut writer = options.memory(FrameParams::from_cparams(&cparams)).unwrap();
         let mut plain = Rng::new(3).bytes(64 * BLOCK as usize);
-        // Blocks that compress a little; otherwise the chunk would be stored as it is.
+        // Blocks that compress a little; otherwise the chunk would be stored uncompressed.
         plain.chunks_mut(BLOCK as usize).for_each(|block| block[4096..8192].fill(1));
         writer.append(Chunk::compress_bytes(&plain, &cparams).unwrap()).unwrap();
         let stored = writer.finish().unwrap().into_bytes();

@@ -25,7 +25,7 @@ pub struct Request {
     pub extent: Extent,
 }
 
-/// What a driver allows a [`Read`] to have in flight.
+/// The limits that a driver sets for a [`Read`]: bytes in flight and in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBudget {
     /// Maximum number of requests.

@@ -65,7 +65,7 @@ impl StartCopy {
             .then_some(Self { bytes, header: [number(&end, 24)?, number(&end, 32)?] })
     }
 
-    /// Returns whether the header at the start of `file` matches its checksum, as far as C-Blosc2 leaves it alone.
+    /// Returns whether the header at the start of `file` matches its checksum, except for fields that C-Blosc2 changes.
     pub(crate) fn header_is_intact(&self, file: &OpenFile) -> bool {
         let Ok(header) = FrameHeader::parse(&self.bytes) else { return false };
         let len = header.header_len() as u64;

@@ -13,9 +13,9 @@ use crate::{FrameError, SuperChunk};
 /// of arrays.
 ///
 /// # Safety
-/// If [`disjoint`](Self::disjoint) returns true, no two blocks, and no two parts, may ask a [`Target`] for
+/// If [`disjoint`](Self::disjoint) returns true, no two blocks, and no two parts, may request from a [`Target`]
 /// the same byte: several threads write to one destination then, each for other blocks. If in addition
-/// [`nbytes`](Self::nbytes) is the length of the destination, no block may ask for a byte twice, except
+/// [`nbytes`](Self::nbytes) is the length of the destination, no block may request a byte twice, except
 /// after the target was made to [forget](Target::forget) it.
 #[allow(unsafe_code)]
 pub unsafe trait ScatterPlan: Send + Sync {
@@ -159,7 +159,7 @@ pub trait Target {
     }
 
     /// Takes back `len` bytes of the places handed out so far: the caller did not write them and
-    /// will ask for them again.
+    /// will request them again.
     fn forget(&mut self, len: usize) {
         let _ = len;
     }

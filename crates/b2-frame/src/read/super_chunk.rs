@@ -148,7 +148,7 @@ use crate::{FrameError, ReadOptions, ReadTuning};
 /// let RangeResponse { bytes: first, version, .. } = server.range(0..len.min(OpenResponse::FIRST))?;
 /// let last = server.range(len.saturating_sub(OpenResponse::LAST)..len)?.bytes;
 /// let file = RemoteFile::new(server, OpenResponse::new(first, last, len, version));
-/// let schunk = SuperChunk::options().tuning(ReadTuning::REMOTE).from_reader(Arc::new(file), "far")?;
+/// let schunk = SuperChunk::options().tuning(ReadTuning::REMOTE).from_reader(Arc::new(file), "remote")?;
 /// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

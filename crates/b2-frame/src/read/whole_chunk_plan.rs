@@ -24,7 +24,7 @@ pub(crate) struct WholeChunkPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompareMode {
     Never,
-    /// If [`Compare`](crate::Compare) asks for it.
+    /// If [`Compare`](crate::Compare) requires it.
     Decoded,
     /// Always, unless [`Compare::Never`](crate::Compare::Never) is set.
     Always,

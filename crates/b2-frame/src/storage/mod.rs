@@ -1,5 +1,5 @@
 //! File access: the traits that the crate needs, the file system, memory maps, the lock, and staging files next to
-//! their targets. Also knows the files of a frame and the redo record that repairs a torn header, keeps relative paths
+//! their targets. Also has the files of a frame and the redo record that repairs a torn header, keeps relative paths
 //! valid when the working directory changes, asks the system to start writing early, and checks the responses of remote
 //! storage. Uses `format`.
 

@@ -326,7 +326,7 @@ pub trait FileSystem: ReadFiles {
     /// Returns the path with all symbolic links resolved.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if it leads nowhere, or any error of the file system.
+    /// [`io::ErrorKind::NotFound`] if its target does not exist, or any error of the file system.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
     /// Gives `to` the permissions of `from`, its access control list and, if allowed, its owner and extended attributes.

@@ -68,7 +68,7 @@ pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
 fn lock_byte(file: &File, flags: u32) -> io::Result<()> {
     let mut start = OVERLAPPED::default();
     // SAFETY: the handle is open as long as `file` is borrowed. The standard library opens files for synchronous calls,
-    // so nothing uses `start`, which says where the range begins, after the call.
+    // so nothing uses `start`, the start of the range, after the call.
     done(unsafe { LockFileEx(file.as_raw_handle(), flags, 0, 1, 0, &raw mut start) })
 }
 

@@ -266,7 +266,7 @@ impl FrameWriter {
     }
 
     /// Compresses and sets a vlmetalayer. By convention the value is msgpack. The last value set
-    /// for a name wins.
+    /// for a name counts.
     ///
     /// # Errors
     /// [`FrameError::Argument`] when the name does not have 1 to 31 bytes, or there are more than 16 (see

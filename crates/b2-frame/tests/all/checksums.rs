@@ -289,7 +289,7 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
         for compare in [Compare::Never, Compare::Once, Compare::Always] {
             let bad_one = SuperChunk::options().compare(compare).from_bytes(bad.clone()).unwrap();
             let fails = compare != Compare::Never;
-            // Each on its own, and again: what failed is compared again.
+            // Each alone, and again: chunks that failed are compared again.
             for _ in 0..2 {
                 assert_eq!(bad_one.chunk(nchunk).decompress().is_err(), fails, "{nchunk} {compare:?}");
                 assert_eq!(bad_one.read_bytes(start..end).is_err(), fails);

@@ -129,7 +129,7 @@ fn readers_without_locks_see_whole_commits() {
                     let mut kept = SuperChunk::open(path).unwrap();
                     let mut last = false;
                     while !last {
-                        // Read once more after the writer has ended.
+                        // Read again after the writer has ended.
                         last = done.load(Ordering::SeqCst);
                         if reader % 2 == 0 {
                             kept = SuperChunk::open(path).unwrap();

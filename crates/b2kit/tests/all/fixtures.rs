@@ -94,7 +94,7 @@ fn arrays() {
     });
 }
 
-/// Metalayers and vlmetalayers, as far as the manifest has them.
+/// Metalayers and vlmetalayers, if the manifest has them.
 fn layers(schunk: &SuperChunk, fixture: &Table) -> Result<(), String> {
     for (name, value) in fixture.get("metalayers").and_then(Value::as_table).into_iter().flatten() {
         let found = schunk.metalayers().get(name).map(hex);

@@ -137,7 +137,7 @@ use crate::{Dtype, Geometry, NdError};
 /// let opening = OpenResponse::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
 ///
 /// let options = SuperChunk::options().tuning(ReadTuning::REMOTE);
-/// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "far")?)?;
+/// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "remote")?)?;
 /// assert_eq!(array.slice((3, 7))?.read::<Vec<u32>>()?, [(3 * 400 + 7) ^ 0x5bd1]);
 /// assert!(requests.load(Ordering::Relaxed) <= 4); // of which two have opened the file
 /// # Ok::<(), b2nd::NdError>(())
@@ -220,7 +220,7 @@ impl NdArray {
     }
 
     /// Opens an array with options: plugins, limits, threads, file system, offset in its file, and more. The path may be
-    /// anything that the file system of the options knows, such as a URL.
+    /// anything that the file system of the options supports, such as a URL.
     ///
     /// ```no_run
     /// use b2_chunk::Limits;

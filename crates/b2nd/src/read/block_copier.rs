@@ -55,7 +55,7 @@ impl std::fmt::Debug for BlockCopier<'_> {
 }
 
 impl<'a> BlockCopier<'a> {
-    /// `block0` is the decoded block 0, if the other blocks refer to it. `streaming` says whether
+    /// `block0` is the decoded block 0, if the other blocks refer to it. `streaming` is whether
     /// the result exceeds the caches.
     pub(crate) fn new(
         chunk: &'a LazyChunk,

@@ -1,4 +1,4 @@
-//! Chunks that are stored by themselves, outside of a frame, as arrays. Zarr stores such chunks.
+//! Single chunks that are stored outside of a frame, as arrays. Zarr stores such chunks.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl NdArray {
             }
             None => {
                 let nbytes = shape.iter().fold(itemsize as u64, |n, &length| n.saturating_mul(length));
-                // A false header may say that there are very many blocks.
+                // A false header may claim a huge number of blocks.
                 let size =
                     usize::try_from(nbytes / MAX_BLOCKS).map_or(blocksize, |least| blocksize.max(least));
                 (Container::default(), c_order_blocks(shape, itemsize, size))

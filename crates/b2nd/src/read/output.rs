@@ -13,7 +13,7 @@ const SPECIAL_WORK: u64 = 512;
 /// filling this many bytes.
 const SHARED_WORK: u64 = 16 << 10;
 
-/// What a read is charged for.
+/// The costs of a read that count against the limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
     /// The bytes of its result.

@@ -25,7 +25,7 @@ pub struct Pieces {
 
 impl Slice {
     /// Cuts the selection into pieces of about `nbytes` bytes along its first dimension, at least one
-    /// position each. Pieces end where chunks end, or else where blocks end, as far as they are large
+    /// position each. Pieces end where chunks end, or else where blocks end, if they are large
     /// enough, so that little is read and decoded twice.
     ///
     /// ```

@@ -1,5 +1,5 @@
-//! Reading an array whose bytes the caller fetches in ranges: it says which bytes are needed next, and takes them. For
-//! stores that others reach, such as those of Zarr. Nothing here waits for I/O.
+//! Reads of an array whose bytes the caller fetches in ranges: they return which bytes are needed next, and receive
+//! them. For stores that others reach, such as those of Zarr. Nothing here waits for I/O.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::{NdArray, NdError, Slice};
 #[derive(Clone, Debug, Default)]
 pub struct FetchedRanges {
     parts: BTreeMap<u64, Bytes>,
-    /// Length of the frame: what its header says, or less if requests have run past its end.
+    /// Length of the frame: the one in its header, or less if requests have run past its end.
     len: Option<u64>,
 }
 

@@ -143,7 +143,7 @@ impl SelectionRead {
         let limits = &self.array.super_chunk().dparams().limits;
         limits.check_memory("list of blocks, in bytes", list)?;
         let (moves, size) = (&*self.moves, self.array_block());
-        // The chunk has the right size, so all blocks of the array lie inside it.
+        // The chunk has the right size, so all blocks of the array are inside it.
         Ok(touched_blocks((moves, part), size, chunk.nblocks(), |bytes| chunk.blocks_of(bytes))?)
     }
 
@@ -191,7 +191,7 @@ pub(crate) fn touched_blocks(
     memory::collect(marks.iter().enumerate().filter(|(_, mark)| **mark > 0).map(|(nblock, _)| nblock))
 }
 
-// SAFETY: Every item is in one block, and `CopyPlan` that say they are disjoint have checked the strides that
+// SAFETY: Every item is in one block, and those `CopyPlan`s that are disjoint have checked the strides that
 // their places follow from.
 #[allow(unsafe_code)]
 unsafe impl ScatterPlan for SelectionRead {
@@ -239,7 +239,7 @@ unsafe impl ScatterPlan for SelectionRead {
     }
 
     fn expected_blocks(&self, npart: u64) -> Result<Vec<Range<usize>>, NdError> {
-        // The file only claims this number so far.
+        // This number is only a claim of the file, not checked yet.
         if self.array.geometry().nblocks() > MAX_GUESSED {
             return Ok(Vec::new());
         }

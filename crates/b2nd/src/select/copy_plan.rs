@@ -69,7 +69,7 @@ pub(crate) trait CopyPlan: Send + Sync {
     /// When there is not enough memory.
     fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart>, OutOfMemory>;
     /// Calls back with each box of items to move in one of the blocks of a part. If several items have the
-    /// same place, the last one wins.
+    /// same place, the last one remains.
     fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(CopyRegion<'_>));
     /// Returns the range of bytes that is moved of each item.
     fn item(&self) -> Range<usize>;

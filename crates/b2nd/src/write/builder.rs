@@ -242,7 +242,7 @@ impl ArrayBuilder {
     /// source fails;
     /// [`NdError::Frame`] when writing fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`];
     /// [`NdError::Limit`], [`NdError::Cancelled`], [`NdError::TooLarge`], [`NdError::OutOfMemory`]. Nothing is left
-    /// behind then, except after [`FrameError::NotSynced`](b2_frame::FrameError::NotSynced).
+    /// in that case, except after [`FrameError::NotSynced`](b2_frame::FrameError::NotSynced).
     pub fn write(&self, path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
         self.run(source, |params| self.options().create(path, params))?.finish()?;
         Ok(())

@@ -236,7 +236,7 @@ fn shapeless(array: &NdArray, coords: &[u64]) -> bool {
             && header.codec().is_some_and(|codec| plugins.codec_properties(codec).shapeless))
 }
 
-/// Returns a stored chunk unchanged if it is valid in another frame; otherwise asks for its items.
+/// Returns a stored chunk unchanged if it is valid in another frame; otherwise requests its items.
 fn as_stored(array: &NdArray, nchunk: usize) -> Result<ChunkContent, NdError> {
     let frame = array.super_chunk();
     if let Entry::Special(kind) = frame.chunk(nchunk).entry()? {

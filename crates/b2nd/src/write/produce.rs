@@ -41,7 +41,7 @@ pub(crate) struct ChunkProducer<'a> {
 struct ChunkRun {
     /// Grid position of the first chunk.
     at: Vec<u64>,
-    /// The axis along which they lie; `None` if there is only one.
+    /// Their axis; `None` if there is only one.
     axis: Option<usize>,
     count: u64,
 }

@@ -1,4 +1,4 @@
-//! Selections of items that are not in a frame: a source is asked for the boxes that hold them.
+//! Selections of items that are not in a frame: the boxes that hold them are read from a source.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -98,7 +98,7 @@ impl Reader<'_> {
         Ok(copied)
     }
 
-    /// Returns the box around some blocks of a chunk, as far as the array has items there.
+    /// Returns the box around some blocks of a chunk, without the padding at the edge of the array.
     fn hull(&self, part: &ChunkPart, nblocks: &[usize]) -> BoundingBox {
         let geometry = self.array.geometry();
         let (origin, real) = geometry.chunk_box(&geometry.chunk_coords(part.nchunk as u64));

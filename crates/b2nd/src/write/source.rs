@@ -194,7 +194,7 @@ impl<'a> StridedItems<'a> {
     /// `strides` are the distances between neighbours along each dimension. Both are in bytes.
     ///
     /// # Errors
-    /// [`NdError::Argument`] when an item lies outside `bytes`.
+    /// [`NdError::Argument`] when an item is outside `bytes`.
     pub fn new(
         bytes: &'a [u8],
         shape: impl Into<Vec<u64>>,
@@ -205,7 +205,7 @@ impl<'a> StridedItems<'a> {
         let (shape, strides) = (shape.into(), strides.into());
         let mut inside = strides.len() == shape.len() && isize::try_from(offset).is_ok();
         if inside && !shape.contains(&0) {
-            // Along each dimension the last item lies below or above the first.
+            // Along each dimension the offset of the last item is below or above that of the first.
             let (mut first, mut end) = (offset as i128, offset as i128 + itemsize as i128);
             for (&length, &stride) in shape.iter().zip(&strides) {
                 let way = i128::from(length - 1).saturating_mul(stride as i128);
@@ -590,7 +590,7 @@ pub(crate) fn check_amount(amount: &Amount, shape: &[u64], itemsize: usize) -> R
     }
 }
 
-/// Converts the error of a source. An `NdError` that is due to the arguments of the call is passed on unchanged.
+/// Converts the error of a source. An `NdError` about the arguments of the call is returned unchanged.
 pub(crate) fn failed(error: io::Error) -> NdError {
     match error.downcast::<NdError>() {
         Ok(NdError::Frame(e)) => NdError::Source(io::Error::other(NdError::Frame(e))),

@@ -148,7 +148,7 @@ fn on_disk_contiguous_and_sparse() {
         assert_eq!(frame.metalayers().get("unit"), Some(&b"\xa1K"[..]));
         assert_eq!(frame.vlmetalayers().get("history").unwrap().unwrap(), b"\xa4made");
     }
-    // Nothing is replaced unless asked to.
+    // Nothing is replaced by default.
     assert!(builder.write(&file, &raw[..]).is_err());
     builder
         .clone()

@@ -1,4 +1,4 @@
-//! Reads of arrays are verified, whole chunks and parts alike.
+//! Reads of arrays are verified, both whole chunks and parts.
 
 use b2_chunk::{Compression, FilterSlot};
 use b2_frame::{Checksums, Compare, FrameError, Structure, SuperChunk};

@@ -1,6 +1,6 @@
 //! One bad sector: what of a file is saved, wherever the sector is.
 //!
-//! `B2KIT_SALVAGE_EVERY` and `B2KIT_SALVAGE_RANDOM` ask for more sectors, `B2KIT_PEER` for files of C-Blosc2, too.
+//! `B2KIT_SALVAGE_EVERY` and `B2KIT_SALVAGE_RANDOM` select more sectors, `B2KIT_PEER` for files of C-Blosc2, too.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -243,7 +243,7 @@ fn theirs(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Every sector where that is asked for, else the first and last ones and a few others.
+/// Every sector on request, otherwise the first and last ones and a few others.
 #[test]
 fn one_bad_sector_costs_what_is_in_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn one_bad_sector_costs_what_is_in_it() {
     assert!(found as f64 >= 0.999 * all as f64, "{total:?}");
 }
 
-/// The same with random sectors of a large file, where that is asked for.
+/// The same with random sectors of a large file, on request.
 #[test]
 fn a_bad_sector_of_a_large_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -240,7 +240,7 @@ fn results_beyond_all_memory_are_errors() {
     assert_eq!(array.slice([range(..).step(1 << 40)]).unwrap().read_bytes().unwrap(), [0; 4]);
     assert_eq!(array.slice([vec![0, -1, 1i64 << 41]]).unwrap().read_bytes().unwrap(), [0; 3]);
     assert_eq!(array.points([[1i64 << 41, -1]]).unwrap().read_bytes().unwrap(), [0; 2]);
-    // Nothing is stored: that is too much to be made without being asked for.
+    // Nothing is stored, so the result exceeds the default limit on output.
     let limited = |result: Result<Vec<u8>, NdError>| {
         result.is_err_and(|error| matches!(error, NdError::Limit(limit) if limit.name == "max_output"))
     };

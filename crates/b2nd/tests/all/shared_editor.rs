@@ -19,7 +19,7 @@ fn all(editor: &mut ArrayEditor) -> Vec<u32> {
     editor.snapshot().unwrap().all().read().unwrap()
 }
 
-/// A control that stops at the third chunk of thread "first" until it is told whether to continue.
+/// A control that stops at the third chunk of thread "first" until the test decides whether to continue.
 fn waiting(go_on: mpsc::Receiver<()>, reached: mpsc::Sender<()>, then: ControlFlow<()>) -> Control {
     let count = AtomicUsize::new(0);
     Control::new().progress(move |_| {

@@ -75,7 +75,7 @@ fn the_same_items_make_the_same_bytes_wherever_they_come_from() {
     same_from_everywhere(|i| i % 3 == 0);
 }
 
-/// Items that any number of threads reads, and that fails at one of them if asked.
+/// Items that any number of threads read, of which one fails on request.
 struct SharedSource<'a> {
     items: StridedItems<'a>,
     plain: bool,

@@ -105,7 +105,7 @@ fn any_number_of_threads_writes_and_reads_the_same() {
             ArrayBuilder::of_dtype(&shape[..], dtype).chunks(chunks).blocks(blocks).compression(cparams);
         let frames = pools.each_ref().map(|pool| pool.install(|| builder.to_bytes(&all[..]).unwrap()));
         assert!(frames.iter().all(|frame| *frame == frames[0]), "the bytes depend on the threads");
-        // Through a source that is read, not taken where it lies.
+        // Through a source that is read, not borrowed.
         let array = NdArray::from_bytes(frames[0].clone()).unwrap();
         assert_eq!(builder.to_bytes(&array).unwrap(), frames[0]);
 

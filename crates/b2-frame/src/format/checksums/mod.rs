@@ -51,7 +51,7 @@ pub enum Checksums {
     None,
     /// The frame has checksums, and those of header, index and metadata match.
     Ok,
-    /// A program that does not know the checksums has changed the frame, so they cannot show which
+    /// A program that does not support the checksums has changed the frame, so they cannot show which
     /// bytes are damaged.
     Changed,
 }

@@ -1,5 +1,6 @@
 //! Stored sums of chunks. They are divided into pages, so that a commit writes only pages that
-//! change, and reading one chunk needs only one page. Frames that this process wrote have their sums by index entry instead.
+//! change, and reading one chunk needs only one page. Frames that this process wrote have their sums by index entry
+//! instead.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -145,7 +146,7 @@ pub(crate) enum Sums {
     Known(Arc<SumsByEntry>),
 }
 
-/// The checksum of a chunk, as far as known.
+/// The result of looking up the checksum of a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// The sum of the chunk; `None` if it has none.

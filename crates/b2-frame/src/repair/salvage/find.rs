@@ -284,13 +284,13 @@ fn likely_bases(stored: &[u64], places: &[u64]) -> HashSet<u64> {
 }
 
 /// The damaged chunks that probably belong to the frame: they look like the intact ones and lie between them. If no
-/// chunk is intact, `like` defines size and look.
+/// chunk is intact, `like` defines their size and their headers.
 pub(super) fn believable_torn(
     chunks: &[FoundChunk],
     torn: &[FoundChunk],
     like: Option<&FrameHeader>,
 ) -> Vec<FoundChunk> {
-    // The chunks of a frame have few different looks, so the first ones suffice as examples.
+    // The headers of a frame's chunks differ little, so the first ones suffice as examples.
     const MAX_EXAMPLES: usize = 16;
     let mut looks: Vec<(ChunkTraits, usize, usize)> = Vec::new();
     for chunk in chunks {

@@ -134,11 +134,11 @@ pub enum ChunkUse {
 }
 
 /// As [`salvage`], for frames whose metalayers define how chunks are decoded: `container` gets the header and the
-/// metalayers, as far as they were found. Codecs and filters for arrays need the shape of the blocks.
+/// metalayers that were found. Codecs and filters for arrays need the shape of the blocks.
 ///
 /// `given` replaces a lost header or lost metalayers. Chunks of another size than in `given` are an error.
 ///
-/// `fill` returns the item that replaces lost ones. It gets the metalayers, as far as they were found, and the item
+/// `fill` returns the item that replaces lost ones. It gets the metalayers that were found, and the item
 /// size in bytes; no bytes mean zeros.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         EXTENDED_HEADER_LEN + table.windows(8).position(|bytes| bytes == [0; 8])?
     };
     let lost = lost..lost + zeros(lost);
-    // Zeros look like many streams, so the number of those that are tried is limited.
+    // Zeros look like many streams, so the number of attempts is limited.
     let budget = Cell::new(stored.len().saturating_mul(16).saturating_add(1 << 16));
     let walk = StreamWalk { stored, nbytes, header, budget };
     let mut starts: Vec<Option<usize>> = memory::list(nblocks).ok()?;
@@ -105,7 +105,7 @@ struct StreamWalk<'a> {
     stored: &'a [u8],
     nbytes: usize,
     header: &'a ChunkHeader,
-    /// How many more streams are looked at.
+    /// How many more streams may be examined.
     budget: Cell<usize>,
 }
 

@@ -110,7 +110,7 @@ pub(super) fn scan(
                 found.trailers.push(offset);
             }
             if budget == 0 {
-                // Far too many bytes look like a chunk without being one: stop with the results so far.
+                // Too many bytes look like a chunk without being one: stop, and return the chunks found before.
                 return Ok(found);
             }
             i = usize::try_from(end - at).unwrap_or(usize::MAX);

@@ -142,7 +142,7 @@ impl FoundSums {
         (0..index.len()).map(sum).collect()
     }
 
-    /// Whether the trailer after them is unchanged, as far as that is known.
+    /// Whether the trailer after them is known to be unchanged.
     pub(super) fn fit_trailer(&self, damaged: &DamagedFiles<'_>) -> bool {
         let Some(end) = self.frame_len.and_then(|end| end.checked_sub(23)) else { return true };
         let bytes = damaged.main.read(&Extent::at_most(FrameFile::Main, self.end..end));

@@ -36,8 +36,8 @@ pub(crate) fn stride() -> usize {
     (MANY / damages().max(1)).max(1) | 1
 }
 
-/// Compacts a frame that is being read. Not every Windows file system can replace an open file: the error says so, and
-/// nothing has changed. Returns whether the frame was compacted.
+/// Compacts a frame that is being read. Not every Windows file system can replace an open file: then the error states
+/// that, and nothing has changed. Returns whether the frame was compacted.
 pub(crate) fn compact_beside_readers(editor: &mut FrameEditor) -> bool {
     let result = editor.compact();
     let compacted = !is_in_use(&result);

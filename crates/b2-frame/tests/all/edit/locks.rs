@@ -21,7 +21,7 @@ fn fifo(path: &Path) {
 
 fn counter(path: &Path) -> u64 {
     let lock = fs::read(path).unwrap();
-    // The part that C-Blosc2 knows, and the part that identifies our changes.
+    // The part that C-Blosc2 reads, and the part that identifies our changes.
     assert_eq!(lock.len(), 32);
     assert_eq!(lock[..8], [0; 8]);
     u64::from_le_bytes(lock[8..16].try_into().unwrap())

@@ -40,7 +40,7 @@ fn append(editor: &mut FrameEditor) -> Result<(), FrameError> {
     editor.commit().map(drop)
 }
 
-/// Returns the counters of changes of values and of rows, as they are stored.
+/// Returns the counters of changes of values and of rows, as stored.
 fn epochs(meta: &Path) -> [Option<Vec<u8>>; 2] {
     let meta = SuperChunk::open(meta).unwrap();
     ["value_epoch", "visibility_epoch"].map(|name| meta.vlmetalayers().get(name).unwrap())

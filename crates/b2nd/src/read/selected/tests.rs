@@ -13,7 +13,7 @@ use super::*;
 use crate::select::copy_plan::extent;
 use crate::{ArrayBuilder, METALAYER, Selection, Slice, range, source};
 
-/// What a driver has fetched.
+/// The ranges that a driver has fetched.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FetchedRanges {
     /// How often all open requests were fetched together.

@@ -330,7 +330,7 @@ impl ChangedArray<'_> {
         let inserted = self.range.start..self.range.start + self.len;
         let offset = |at: u64| (at - first) as usize * dst_strides[axis] as usize;
         let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
-        // First copy what lies before and after the inserted positions.
+        // First copy the items before and after the inserted positions.
         for (at, end, from) in
             [(first, last.min(inserted.start), None), (first.max(inserted.end), last, Some(self.range.end))]
         {

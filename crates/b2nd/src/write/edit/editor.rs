@@ -266,9 +266,9 @@ impl ArrayEditor {
     /// Makes all staged changes visible atomically.
     ///
     /// # Errors
-    /// [`NdError::Frame`] as for [`FrameEditor::commit`], which says when the commit has taken effect all the same; as
-    /// for [`snapshot`](Self::snapshot) when buffered rows cannot be written. After any other error the array on disk
-    /// is unchanged, and the changes are still staged.
+    /// [`NdError::Frame`] as for [`FrameEditor::commit`], which names the errors after which the commit has taken
+    /// effect nevertheless; as for [`snapshot`](Self::snapshot) when buffered rows cannot be written. After any other
+    /// error the array on disk is unchanged, and the changes are still staged.
     pub fn commit(&mut self) -> Result<CommitReport, NdError> {
         self.usable()?;
         self.flush()?;

@@ -14,7 +14,7 @@ use crate::{Dtype, DtypeKind, Element, Geometry, NdArray, NdError, Slice};
 
 impl ArrayEditor {
     /// Sets the selected items to those of a source, in the order in which [`NdArray::slice`] reads
-    /// them. If a list repeats a position, the last item wins.
+    /// them. If a list repeats a position, the last item remains.
     ///
     /// Fully selected chunks are compressed in parallel; of other chunks, the remaining items are
     /// read first. Fully selected chunks that are set to a constant take the space of at most one

@@ -17,7 +17,7 @@ use crate::{NdArray, NdError, Slice};
 /// reads, changes, compresses and stores its chunks while other threads do the same. It then takes
 /// a lock, redoes chunks that it sets only in part and that others have changed in the meantime, and puts
 /// all its chunks in place. So no thread loses the items of another. If two threads set the same
-/// item, either may win.
+/// item, either value may remain.
 ///
 /// An operation holds one chunk in memory at a time, and a few bytes for each finished chunk.
 /// Chunks stored by an operation that fails take space in the file until it is compacted.

@@ -112,7 +112,7 @@ impl AxisShift {
         } else {
             return None;
         };
-        // The old chunk must also be clipped alike at the edge, since clipped values must be
+        // The old chunk must also be clipped in the same way at the edge, since clipped values must be
         // cleared.
         let whole = from.is_multiple_of(c) && len == c.min(old.shape()[self.axis] - from);
         if !whole {
