@@ -103,7 +103,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         self.remote.version().is_guarded()
     }
 
-    /// Returns the same frame with the settings that `change` makes. It must not replace the frame.
+    /// Changes settings of the frame. `change` must return the frame that it gets.
     #[must_use]
     pub fn with(self, change: impl FnOnce(SuperChunk) -> SuperChunk) -> Self {
         Self { frame: change(self.frame), ..self }

@@ -89,7 +89,7 @@ mod zstd {
             .collect()
     }
 
-    /// Blocks of 128 KiB of one byte each, 4 bytes a block.
+    /// Blocks that each repeat one byte 131,072 times, stored in 4 bytes.
     fn rle_blocks(count: usize, last: bool) -> Vec<u8> {
         let header = |last: bool| ((131_072_u32 << 3) | 2 | u32::from(last)).to_le_bytes();
         (0..count)

@@ -150,7 +150,7 @@ impl SharedBuffer for DisjointBuffer<'_> {
     }
 }
 
-/// Writes to places of a [`DisjointBuffer`] buffer that no other writer writes to.
+/// Writes to places of a [`DisjointBuffer`] that no other writer writes to.
 pub(crate) struct Writer<'a> {
     buffer: &'a DisjointBuffer<'a>,
     #[cfg(debug_assertions)]

@@ -26,10 +26,10 @@ use crate::{FrameError, Structure};
 
 /// Length of the first read, which contains nearly every header and the whole of small frames.
 const PAGE_LEN: u64 = 4096;
-/// Index and trailer are read together up to this size. Beyond it their exact places are determined first, since there
+/// Index and trailer are read together up to this size. Above it their exact ranges are determined first, since there
 /// may be dead space between them.
 const MAX_SINGLE_READ: u64 = 1 << 20;
-/// Length of the read that finds the trailer in that case.
+/// Length of the read that locates the trailer in that case.
 const TAIL_LEN: u64 = 64 * 1024;
 
 /// Everything in a frame except its chunks.
@@ -80,7 +80,7 @@ pub struct FrameLayout {
 /// use b2_frame::{Plan, Step, Storage, SuperChunk};
 /// # let frame = b2_frame::FrameWriter::memory(b2_frame::FrameParams::new(1))?.finish()?.into_bytes();
 ///
-/// // This is what a driver does; `frame` stands for a file.
+/// // A driver works like this; `frame` represents a file.
 /// let mut plan = SuperChunk::options().open_plan(frame.len() as u64, Storage::Contiguous);
 /// let mut parts = Vec::new();
 /// let opened = loop {

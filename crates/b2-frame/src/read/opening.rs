@@ -63,7 +63,7 @@ impl SuperChunk {
     }
 
     /// Like [`refresh`](Self::refresh), but does not check whether a program changes the frame under a lock. For reads
-    /// of chunks, which do that afterwards.
+    /// of chunks, which check that afterwards.
     ///
     /// # Errors
     /// As for [`refresh`](Self::refresh).
@@ -307,8 +307,8 @@ impl ReadOptions {
         self.can_compare(file) && restored(file, max_metadata(&self.dparams).1).is_some()
     }
 
-    /// Opens the frame, again if it changed in the meantime. Readers take no lock, so header, index and trailer could
-    /// otherwise belong to different states.
+    /// Opens the frame, and retries if it changed in the meantime. Readers take no lock, so header, index and trailer
+    /// could otherwise belong to different states.
     fn open_steadily(
         &self,
         path: &Path,
@@ -317,7 +317,7 @@ impl ReadOptions {
             Option<&Arc<LockFileVersion>>,
         ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
     ) -> Result<SuperChunk, FrameError> {
-        // Attempts follow each other without a pause: those who retry reads retry opening as well, with pauses.
+        // There is no pause between attempts: callers that retry reads retry opening as well, with pauses.
         let policy = RetryPolicy::default().min_retries(99).timeout(Duration::ZERO);
         let mut failed_at = None;
         let attempt = |_: &mut Option<Bytes>| self.open_attempt(path, lock, &open);
@@ -354,7 +354,7 @@ impl ReadOptions {
         match result {
             Ok(schunk) => self.unchanged(schunk, path, guard)?.ok_or(OpenAttemptError::Changed),
             // Lengths are checked before anything is read, so the end has moved: a writer
-            // truncated its redo record. A server that sends too little will do so again.
+            // truncated its redo record. A server that sends too few bytes will do so again.
             Err(FrameError::Io { source, .. })
                 if source.kind() == ErrorKind::UnexpectedEof && self.fs.is_local() =>
             {
@@ -502,7 +502,7 @@ impl FrameOrigin {
         }
         let newest = self.options.open_absolute(&self.path);
         let newest = newest.map_err(|error| error.of(&self.path.display().to_string()))?;
-        // A restored header is never that of the file.
+        // A restored header never equals that of the file.
         let same = schunk.restored
             && newest.restored
             && newest.opened.header_bytes == schunk.opened.header_bytes
@@ -590,7 +590,7 @@ mod tests {
     use super::*;
     use crate::{FrameParams, FrameWriter};
 
-    /// Refreshing used to anchor the path again, to the working directory of that time.
+    /// Refreshing used to make the path absolute again, in the working directory of that time.
     #[test]
     fn a_relative_path_is_anchored_once() {
         let home = tempfile::tempdir_in(".").unwrap();

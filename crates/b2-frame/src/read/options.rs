@@ -224,8 +224,8 @@ impl Default for ReadTuning {
     }
 }
 
-/// When a read is retried that failed because another program changed the data in the meantime: compacting a sparse frame
-/// removes the files of the state that was opened.
+/// When a read that failed because another program changed the data in the meantime is retried: compacting a sparse
+/// frame removes the files of the state that was opened.
 ///
 /// The pause before a retry is 1 ms, then twice as long each time, up to 64 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

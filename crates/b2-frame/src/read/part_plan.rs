@@ -1,4 +1,4 @@
-//! The plan for one chunk's share of a read: which bytes to read, then which blocks to decode. It does
+//! The plan for the part of a read in one chunk: which bytes to read, then which blocks to decode. It does
 //! no I/O, and its groups of blocks may arrive and be decoded in any order.
 
 use std::ops::Range;
@@ -131,7 +131,7 @@ impl ChunkHead {
         Groups { head: self, rest: nblocks, gap: tuning.coalesce_gap, at_once: tuning.coalesce_max }
     }
 
-    /// Returns the part of the chunk that is needed for a block, whether it was read or not.
+    /// Returns the part of the chunk that is needed for a block, even if it has been read.
     fn extent(&self, nblock: usize) -> Range<u64> {
         let extent = self.span(nblock);
         extent.start as u64..extent.end as u64

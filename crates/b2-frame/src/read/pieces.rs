@@ -79,7 +79,7 @@ impl SuperChunk {
         std::iter::from_fn(move || {
             let (at, dst) = rest.take()?;
             Some(self.pieces_of_bytes(at, end).map(|(pieces, next)| {
-                // The pieces reach to the end of the destination at most.
+                // The pieces end at or before the end of the destination.
                 let (now, later) = dst.split_at_mut((next - at) as usize);
                 rest = (!later.is_empty()).then_some((next, later));
                 (pieces, Destination::from(now))
@@ -87,8 +87,8 @@ impl SuperChunk {
         })
     }
 
-    /// Returns the places of the bytes `start..end` of the data in a destination of that size, or of as
-    /// many of them as fit into one read, and the end of these.
+    /// Returns the places of the bytes `start..end` of the data in a destination of that size, and their end.
+    /// If they do not fit into one read, these are only the first bytes.
     fn pieces_of_bytes(&self, start: u64, end: u64) -> Result<(Pieces, u64), FrameError> {
         self.check_range("bytes", &(start..end), self.nbytes())?;
         let sizes = self.sizes_at_hand(start < end)?;
@@ -113,7 +113,7 @@ impl SuperChunk {
     ) -> Result<(ChunkPieces, u64), FrameError> {
         let (nchunk, chunk) = self.chunk_of(at, sizes)?;
         let mut until = chunk.end;
-        // A postfilter sees the chunk number, so equal chunks may read differently.
+        // A postfilter gets the chunk number, so equal chunks may return different bytes.
         if !self.dparams.has_postfilter() {
             let (entry, run) = self.index().run(nchunk)?;
             let size = chunk.end - chunk.start;

@@ -62,7 +62,7 @@ impl<'a> Driver<'a> {
         Self { files, main: None, chunk: None, guarded: true }
     }
 
-    /// Sets whether each read asks the guard of the frame. Else the caller asks it after the last one
+    /// Sets whether each read checks the guard of the frame. Otherwise the caller checks it after the last one
     /// ([`SuperChunk::check_guard`](crate::SuperChunk::check_guard)).
     pub(crate) fn guarded(self, guarded: bool) -> Self {
         Self { guarded, ..self }
@@ -105,8 +105,8 @@ impl<'a> Driver<'a> {
         Ok(parts)
     }
 
-    /// Runs plans to their ends, step by step together, so that their requests are in flight concurrently. The results
-    /// include errors of single plans.
+    /// Runs several plans to their ends, all one step at a time, so that their requests are in flight concurrently. The
+    /// results include errors of single plans.
     ///
     /// # Errors
     /// Any error of the files, or when there is not enough memory.

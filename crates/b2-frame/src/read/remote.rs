@@ -196,7 +196,7 @@ mod tests {
         InstantStorage { bytes: bytes.to_vec(), kept: Arc::default(), counts: Arc::default(), request_stats }
     }
 
-    /// Whatever the storage sends, only so much waits to be decoded.
+    /// The number of bytes that wait to be decoded is limited, however fast the storage is.
     #[test]
     fn a_quick_server_does_not_fill_the_memory_of_a_slow_reader() {
         let cparams = Compression::new().itemsize(1).build().unwrap();

@@ -48,7 +48,7 @@ pub struct Read<'d, P: ScatterPlan> {
     next_id: u64,
     requests: VecDeque<Request>,
     asked: HashMap<u64, RequestPurpose<P>>,
-    /// The requests that were returned and not yet put, by id, with their lengths in bytes.
+    /// The requests that were returned and not yet answered, by id, with their lengths in bytes.
     in_flight: HashMap<u64, u64>,
     jobs: VecDeque<Job<'d, P>>,
     planning: HashMap<u64, PlannedPart>,
@@ -147,7 +147,7 @@ struct SharedBlocks<P: ScatterPlan> {
     _held: ReceivedBytes,
 }
 
-/// A piece of work that a [`Read`] hands out: decoding blocks or filling places.
+/// A piece of work from a [`Read`]: decoding blocks or filling places.
 pub struct Job<'d, P: ScatterPlan> {
     shared: Arc<SharedRead<'d, P>>,
     work: Work<P>,
@@ -215,7 +215,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
     }
 
     /// Like [`need`](Self::need), within a budget. Also returns `None` if the next request has to wait until another one
-    /// was put or a job has ended; a request for which nothing has to be waited for is returned however large it is.
+    /// was put or a job has ended; if nothing is outstanding, the next request is returned however large it is.
     ///
     /// # Errors
     /// As for [`need`](Self::need).

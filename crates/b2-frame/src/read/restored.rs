@@ -1,4 +1,4 @@
-//! Files whose start is damaged, with the copy of it that the checksums hold (docs/format/start-copy.md).
+//! Files whose start is damaged, read with the copy that is stored with the checksums (docs/format/start-copy.md).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::storage::files::{Extent, OpenFile};
 use crate::storage::redo::RepairedFile;
 use crate::{FrameError, Structure};
 
-/// Returns the error of whatever needs the header in the file itself.
+/// Returns the error of operations that need the header in the file itself.
 pub(crate) fn restored_error() -> FrameError {
     let what = "it is damaged; a copy of it is intact, from which `salvage` makes a sound file";
     FrameError::Checksum { structure: Structure::Header, what }

@@ -234,8 +234,8 @@ impl OpenFile {
         self.read_from(&self.file, extent)
     }
 
-    /// Like [`read`](Self::read), without asking the guard, which costs a system call: the caller asks it once, after all
-    /// of its reads.
+    /// Like [`read`](Self::read), without checking the guard, which costs a system call: the caller checks it once,
+    /// after all its reads.
     pub(crate) fn read_unguarded(&self, extent: &Extent) -> Result<Bytes, FrameError> {
         self.read_from(self.bare.as_ref().unwrap_or(&self.file), extent)
     }

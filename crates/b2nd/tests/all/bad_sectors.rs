@@ -306,7 +306,7 @@ fn changed_arrays_are_restored_as_well() {
     }
 }
 
-/// Reading through the copy gives the same items, and nothing else.
+/// Reads through the copy of the header return the same items, or an error.
 #[test]
 fn arrays_without_a_header_are_read_by_its_copy() {
     let folder = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ impl Store {
         Ok(Some(Self { store, path: path.to_owned(), options, global }))
     }
 
-    /// The store that an open frame of the file at `path` is; `None` if it has no members.
+    /// The store in an open frame, the file at `path`; `None` if the frame is not a store.
     pub(crate) fn of(input: &Input, path: &Path, global: Global) -> Result<Option<Self>> {
         let Some(frame) = input.frame() else { return Ok(None) };
         let options = global.reading_stored(frame.header().frame_len());

@@ -63,7 +63,7 @@ fn a_changed_column_is_announced_to_its_table() {
     append(&mut options().allow_table_edit(true).edit(&column).unwrap()).unwrap();
     change(&mut options().allow_table_edit(true).edit(&rows).unwrap()).unwrap();
     assert_eq!(epochs(&meta), [Some(b"\xcd\x01\x02".to_vec()), Some(b"\x02".to_vec())]);
-    // Who maintains the table marks it.
+    // Callers that maintain the table themselves mark it as changed.
     append(&mut options().ignore_tables().edit(&column).unwrap()).unwrap();
     assert_eq!(epochs(&meta), [Some(b"\xcd\x01\x02".to_vec()), Some(b"\x02".to_vec())]);
 }
