@@ -13,7 +13,7 @@ use b2nd::{
 use crate::boxes::{BoxBounds, product};
 use crate::error::Stop;
 use crate::filters::Filter;
-use crate::filters::blosc::Ready;
+use crate::filters::blosc::MovableChunk;
 use crate::hdf5::{Attrs, Data, DataSetParts, StoredChunk};
 use crate::netcdf3::Variable;
 use crate::parts::{BoxPart, Parts};
@@ -505,8 +505,8 @@ impl RegionSource for Source<'_> {
         }
         let at = geometry.chunk_coords(nchunk);
         Ok(match data.ready(&at, geometry.blockshape()).map_err(io::Error::other)? {
-            Some(Ready::Special(kind)) => ChunkContent::Special(kind),
-            Some(Ready::Chunk(chunk)) => ChunkContent::Chunk(chunk),
+            Some(MovableChunk::Special(kind)) => ChunkContent::Special(kind),
+            Some(MovableChunk::Chunk(chunk)) => ChunkContent::Chunk(chunk),
             None => ChunkContent::Items,
         })
     }

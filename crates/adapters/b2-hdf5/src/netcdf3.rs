@@ -96,20 +96,20 @@ pub(crate) fn open(file: &dyn ReadAt, name: &str, limits: &Limits) -> Result<Hea
         match parse(&bytes, len) {
             Ok(header) => return Ok(header),
             // The header may be longer than the bytes read.
-            Err(Wrong::Short) if nbytes < len => size = size.saturating_mul(4),
-            Err(Wrong::Short) => return Err(Hdf5Error::damaged(name, "the header is cut off")),
-            Err(Wrong::Contradiction(what)) => return Err(Hdf5Error::damaged(name, what)),
+            Err(HeaderError::Short) if nbytes < len => size = size.saturating_mul(4),
+            Err(HeaderError::Short) => return Err(Hdf5Error::damaged(name, "the header is cut off")),
+            Err(HeaderError::Contradiction(what)) => return Err(Hdf5Error::damaged(name, what)),
         }
     }
 }
 
-enum Wrong {
+enum HeaderError {
     /// The header is longer than the bytes read.
     Short,
     Contradiction(&'static str),
 }
 
-type Result<T, E = Wrong> = std::result::Result<T, E>;
+type Result<T, E = HeaderError> = std::result::Result<T, E>;
 
 struct Parser<'a> {
     rest: &'a [u8],
@@ -121,14 +121,14 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn bytes(&mut self, len: u64) -> Result<&'a [u8]> {
-        let len = usize::try_from(len).map_err(|_| Wrong::Short)?;
-        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Wrong::Short)?;
+        let len = usize::try_from(len).map_err(|_| HeaderError::Short)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(HeaderError::Short)?;
         self.rest = rest;
         Ok(bytes)
     }
 
     fn u32(&mut self) -> Result<u32> {
-        let (bytes, rest) = self.rest.split_first_chunk::<4>().ok_or(Wrong::Short)?;
+        let (bytes, rest) = self.rest.split_first_chunk::<4>().ok_or(HeaderError::Short)?;
         self.rest = rest;
         Ok(u32::from_be_bytes(*bytes))
     }
@@ -167,10 +167,10 @@ impl<'a> Parser<'a> {
             return Ok(0);
         }
         if found != tag {
-            return Err(Wrong::Contradiction("a list of the header has a wrong tag"));
+            return Err(HeaderError::Contradiction("a list of the header has a wrong tag"));
         }
         if count > self.rest.len() as u64 / 8 {
-            return Err(Wrong::Short);
+            return Err(HeaderError::Short);
         }
         Ok(count)
     }
@@ -207,17 +207,17 @@ fn kind(code: u32) -> Result<(&'static str, u64)> {
         9 => (">u4", 4),
         10 => (">i8", 8),
         11 => (">u8", 8),
-        _ => return Err(Wrong::Contradiction("a type that does not exist")),
+        _ => return Err(HeaderError::Contradiction("a type that does not exist")),
     })
 }
 
 fn dtype(code: &str) -> Result<Dtype> {
-    Dtype::parse(code).map_err(|_| Wrong::Contradiction("a type that does not exist"))
+    Dtype::parse(code).map_err(|_| HeaderError::Contradiction("a type that does not exist"))
 }
 
 fn parse(bytes: &[u8], len: u64) -> Result<Header> {
-    let version = bytes.get(3).copied().ok_or(Wrong::Short)?;
-    let rest = bytes.get(4..).ok_or(Wrong::Short)?;
+    let version = bytes.get(3).copied().ok_or(HeaderError::Short)?;
+    let rest = bytes.get(4..).ok_or(HeaderError::Short)?;
     let mut parser = Parser { rest, is_wide: version == 5, has_long_offsets: version != 1 };
     let records = parser.count()?;
     let is_streamed = records == if parser.is_wide { u64::MAX } else { u32::MAX.into() };
@@ -230,12 +230,12 @@ fn parse(bytes: &[u8], len: u64) -> Result<Header> {
         let name = parser.name()?;
         let ndim = parser.count()?;
         if ndim > parser.rest.len() as u64 / 4 {
-            return Err(Wrong::Short);
+            return Err(HeaderError::Short);
         }
         let dims = (0..ndim)
             .map(|_| {
                 let dim = usize::try_from(parser.count()?).ok().and_then(|id| dims.get(id));
-                dim.ok_or(Wrong::Contradiction("a dimension that does not exist"))
+                dim.ok_or(HeaderError::Contradiction("a dimension that does not exist"))
             })
             .collect::<Result<Vec<_>>>()?;
         let attrs = parser.attributes()?;
@@ -280,10 +280,12 @@ fn parse(bytes: &[u8], len: u64) -> Result<Header> {
             false => begin.saturating_add(product(&shape).saturating_mul(size)),
         };
         if end > len && product(&shape) > 0 {
-            return Err(Wrong::Contradiction("the data of a variable would lie after the end of the file"));
+            return Err(HeaderError::Contradiction(
+                "the data of a variable would lie after the end of the file",
+            ));
         }
         if !names.insert(name.clone()) {
-            return Err(Wrong::Contradiction("two variables have the same name"));
+            return Err(HeaderError::Contradiction("two variables have the same name"));
         }
         let dims = dims.iter().map(|dim| dim.0.clone()).collect();
         let record = is_record.then_some(record);

@@ -153,7 +153,7 @@ fn check_len(have: u64, need: usize) -> Result<(), String> {
 
 /// A Blosc2 chunk that can be moved into an array unchanged.
 #[derive(Clone, Debug)]
-pub(crate) enum Ready {
+pub(crate) enum MovableChunk {
     Special(SpecialKind),
     Chunk(Chunk),
 }
@@ -180,7 +180,7 @@ pub(crate) fn chunk_array(
 ///
 /// # Errors
 /// Describes the problem with the chunk.
-pub(crate) fn only_chunk(array: &NdArray, blockshape: &[u32]) -> Result<Option<Ready>, String> {
+pub(crate) fn only_chunk(array: &NdArray, blockshape: &[u32]) -> Result<Option<MovableChunk>, String> {
     let whole: Vec<u64> = array.chunkshape().iter().map(|&length| length.into()).collect();
     let frame = array.super_chunk();
     if whole != array.shape() || array.blockshape() != blockshape || frame.nchunks() != 1 {
@@ -188,7 +188,7 @@ pub(crate) fn only_chunk(array: &NdArray, blockshape: &[u32]) -> Result<Option<R
     }
     let chunk = frame.chunk(0);
     Ok(Some(match chunk.entry().map_err(|error| error.to_string())? {
-        Entry::Special(kind) => Ready::Special(kind),
-        _ => Ready::Chunk(chunk.read().map_err(|error| error.to_string())?),
+        Entry::Special(kind) => MovableChunk::Special(kind),
+        _ => MovableChunk::Chunk(chunk.read().map_err(|error| error.to_string())?),
     }))
 }

@@ -10,14 +10,14 @@ type Each<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
 /// The kind of entries of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Over<'a> {
+pub(super) enum TreeKind<'a> {
     /// Tables of names.
     Names,
     /// Chunks of this shape, in items.
     Chunks(&'a [u64]),
 }
 
-impl Over<'_> {
+impl TreeKind<'_> {
     /// Bytes of a key.
     fn key(self, below: &Below) -> usize {
         match self {
@@ -51,7 +51,7 @@ fn cut() -> String {
 pub(super) fn walk(
     below: &Below,
     root: u64,
-    over: Over<'_>,
+    over: TreeKind<'_>,
     wants: &mut Wants<'_>,
     each: &mut Each<'_>,
 ) -> Result<(), String> {
@@ -63,7 +63,7 @@ pub(super) fn walk(
     let mut left = vec![(root, None)];
     while let Some((address, level)) = left.pop() {
         let start = below.metadata(address, head as u64)?;
-        let kind = if matches!(over, Over::Names) { 0 } else { 1 };
+        let kind = if matches!(over, TreeKind::Names) { 0 } else { 1 };
         let [b'T', b'R', b'E', b'E', found, own, low, high, ..] = start[..] else {
             return Err(format!("no node of a B-tree at {address}"));
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_core::memory;
 
-use super::btree1::{self, Over};
+use super::btree1::{self, TreeKind};
 use super::btree2::Tree;
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
@@ -40,14 +40,14 @@ pub(crate) struct Chunks {
     /// How array indexes number chunks: the dimensions, the slowest first, and the maximum number of chunks along each.
     order: Vec<(usize, u64)>,
     all: Mutex<Option<Arc<NumberedChunks>>>,
-    total: OnceLock<Result<Total, String>>,
+    total: OnceLock<Result<ChunkTotals, String>>,
     /// Chunks that were looked up individually.
     few: Mutex<BTreeMap<u64, Option<ChunkRecord>>>,
 }
 
 /// Totals of all chunks.
 #[derive(Clone, Copy, Debug)]
-struct Total {
+struct ChunkTotals {
     count: u64,
     /// Stored bytes.
     nbytes: u64,
@@ -154,14 +154,18 @@ impl Chunks {
         self.total().map(drop)
     }
 
-    fn total(&self) -> Result<Total, String> {
+    fn total(&self) -> Result<ChunkTotals, String> {
         if let Some(total) = self.total.get() {
             return total.clone();
         }
         if let Some(first) = self.implicit()? {
             let count = product(&self.grid);
             let nbytes = count.saturating_mul(self.plain).min(self.below.pages.len_from(0));
-            return Ok(Total { count, nbytes, first: self.implied(first, 0).map(|stored| (0, stored)) });
+            return Ok(ChunkTotals {
+                count,
+                nbytes,
+                first: self.implied(first, 0).map(|stored| (0, stored)),
+            });
         }
         let all = self.all()?;
         let total = self.summed(&all)?;
@@ -171,12 +175,12 @@ impl Chunks {
         Ok(total)
     }
 
-    fn summed(&self, all: &[(u64, ChunkRecord)]) -> Result<Total, String> {
+    fn summed(&self, all: &[(u64, ChunkRecord)]) -> Result<ChunkTotals, String> {
         let nbytes = all.iter().fold(0_u64, |n, (_, stored)| n.saturating_add(stored.len));
         if nbytes > self.below.pages.len_from(0) {
             return Err(format!("its chunks have {nbytes} bytes, more than the file"));
         }
-        Ok(Total { count: all.len() as u64, nbytes, first: all.first().copied() })
+        Ok(ChunkTotals { count: all.len() as u64, nbytes, first: all.first().copied() })
     }
 
     /// Returns the stored bytes of all chunks; 0 if the index cannot be read.
@@ -350,7 +354,7 @@ impl Chunks {
                     && next.is_none_or(|next| compare(next, at).is_none_or(Ordering::is_gt))
             })
         };
-        let over = Over::Chunks(&self.lengths);
+        let over = TreeKind::Chunks(&self.lengths);
         btree1::walk(&self.below, self.chunked.address, over, &mut wants, &mut |key, address| {
             let mut cursor = Cursor::new(key);
             let (len, mask) = cursor.u32().zip(cursor.u32()).ok_or_else(cut)?;

@@ -527,11 +527,15 @@ impl Data {
     }
 
     /// Returns a chunk that can be moved unchanged into an array with these blocks.
-    pub(crate) fn ready(&self, at: &[u64], blockshape: &[u32]) -> Result<Option<blosc::Ready>, Hdf5Error> {
+    pub(crate) fn ready(
+        &self,
+        at: &[u64],
+        blockshape: &[u32],
+    ) -> Result<Option<blosc::MovableChunk>, Hdf5Error> {
         let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
         let Some(stored) = chunks.get(at).map_err(|what| self.damaged(what))? else {
             let is_zero = self.fill.as_ref().is_none_or(|fill| fill.iter().all(|&byte| byte == 0));
-            return Ok(is_zero.then_some(blosc::Ready::Special(b2_chunk::SpecialKind::Zeros)));
+            return Ok(is_zero.then_some(blosc::MovableChunk::Special(b2_chunk::SpecialKind::Zeros)));
         };
         // The padding after the items of a chunk may not be the fill value.
         let ends = at.iter().zip(&pipeline.chunk).zip(self.shape.iter().zip(&self.extent));

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::btree1::{self, Over};
+use super::btree1::{self, TreeKind};
 use super::btree2::Tree;
 use super::cache::Cache;
 use super::cursor::{Cursor, text_of};
@@ -206,7 +206,7 @@ impl Below {
         };
         // The position of the name, an address, the kind of the entry, and space for cached metadata of the object.
         let size = usize::from(self.offset_size).saturating_add(self.length_size.into()).saturating_add(24);
-        btree1::walk(self, tree, Over::Names, &mut |_, _| true, &mut |_, at| {
+        btree1::walk(self, tree, TreeKind::Names, &mut |_, _| true, &mut |_, at| {
             let head = self.metadata(at, 8)?;
             let mut cursor = Cursor::new(&head);
             if cursor.bytes(4) != Some(&b"SNOD"[..]) || cursor.u8() != Some(1) {

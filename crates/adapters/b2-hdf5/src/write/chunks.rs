@@ -95,12 +95,16 @@ impl<'a> Encoding<'a> {
                 Entry::Special(kind) => ChunkContent::Special(kind),
                 _ => ChunkContent::Chunk(stored.read().map_err(text)?),
             };
-            return self.frame(One { ready: Some(ready), plain: &[] }).map(|frame| Some(frame.to_vec()));
+            return self
+                .frame(SingleChunk { ready: Some(ready), plain: &[] })
+                .map(|frame| Some(frame.to_vec()));
         }
         let plain = self.plain(n)?;
         match self.codec {
             Codec::None => Ok(Some(plain)),
-            Codec::Blosc2 => self.frame(One { ready: None, plain: &plain }).map(|frame| Some(frame.to_vec())),
+            Codec::Blosc2 => {
+                self.frame(SingleChunk { ready: None, plain: &plain }).map(|frame| Some(frame.to_vec()))
+            }
             Codec::Gzip(level) => {
                 let itemsize = self.array.itemsize();
                 let shuffled = match itemsize {
@@ -145,7 +149,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// The frame of filter 32026 that holds one chunk.
-    fn frame(&self, source: One<'_>) -> Result<Bytes, String> {
+    fn frame(&self, source: SingleChunk<'_>) -> Result<Bytes, String> {
         let array = self.array;
         // HDF5 has its own checksums.
         let options = FrameWriter::options().checksums(false).block_starts(false);
@@ -181,12 +185,12 @@ pub(super) fn read(array: &NdArray, start: &[u64], shape: &[u64]) -> Result<Vec<
 }
 
 /// One chunk, either encoded or as items.
-struct One<'a> {
+struct SingleChunk<'a> {
     ready: Option<ChunkContent>,
     plain: &'a [u8],
 }
 
-impl RegionSource for One<'_> {
+impl RegionSource for SingleChunk<'_> {
     fn read_region(&mut self, _: &Region<'_>, dst: &mut [u8]) -> std::io::Result<()> {
         if dst.len() != self.plain.len() {
             return Err(std::io::Error::other("a chunk of another size"));

@@ -11,7 +11,7 @@ const MAX_HEAP_LEN: usize = 1 << 16;
 
 /// The location of an object: the heap, and its number in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct HeapLocation {
     pub(super) heap: usize,
     pub(super) index: u32,
 }
@@ -26,7 +26,7 @@ pub(super) struct Heaps {
 
 impl Heaps {
     /// Allocates an object of `len` bytes.
-    pub(super) fn add(&mut self, len: usize) -> Place {
+    pub(super) fn add(&mut self, len: usize) -> HeapLocation {
         let size = HEAD + len.next_multiple_of(8);
         if self.heaps.is_empty() || self.used + size > MAX_HEAP_LEN {
             self.heaps.push(Vec::new());
@@ -41,7 +41,7 @@ impl Heaps {
             }
             None => 0,
         };
-        Place { heap, index: index as u32 }
+        HeapLocation { heap, index: index as u32 }
     }
 
     /// The addresses of the heaps, the first of which is at `start`, and the end of the last one.
