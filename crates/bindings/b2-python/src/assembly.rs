@@ -15,7 +15,7 @@ use crate::options::read_options;
 const MAX_OPEN: usize = 32;
 
 /// Arrays in files that together cover a grid.
-pub(crate) struct Parts {
+pub(crate) struct GridFiles {
     shape: Vec<u64>,
     dtype: Dtype,
     /// Where the parts begin along each dimension, in ascending order.
@@ -29,7 +29,7 @@ fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-impl Parts {
+impl GridFiles {
     /// Returns `None` if the parts do not cover the grid.
     pub(crate) fn new(
         shape: Vec<u64>,
@@ -81,7 +81,7 @@ impl Parts {
     }
 }
 
-impl RegionSource for Parts {
+impl RegionSource for GridFiles {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         let (array, start) = self.part(region.start())?;
         let ranges: Vec<_> = (region.start().iter().zip(&start).zip(region.shape()))

@@ -133,7 +133,10 @@ impl How {
         }
         let raised = Arc::clone(raised);
         let looked = Instant::now();
-        watched(control, Watch { caller, looked, told: None, progress: self.progress, raised, given_up })
+        watched(
+            control,
+            CallMonitor { caller, looked, told: None, progress: self.progress, raised, given_up },
+        )
     }
 }
 
@@ -150,7 +153,7 @@ fn told<T, E: EngineError>(
     }
 }
 
-struct Watch {
+struct CallMonitor {
     caller: Option<thread::ThreadId>,
     looked: Instant,
     told: Option<Instant>,
@@ -160,7 +163,7 @@ struct Watch {
     given_up: Option<Arc<AtomicBool>>,
 }
 
-fn watched(control: Control, mut watch: Watch) -> Control {
+fn watched(control: Control, mut watch: CallMonitor) -> Control {
     control.progress(move |progress| {
         if watch.given_up.as_ref().is_some_and(|given_up| given_up.load(Relaxed)) {
             return ControlFlow::Break(());

@@ -17,7 +17,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::array::{ArrayBase, Origin, get, style_of};
 use crate::control::{How, in_callback};
 use crate::errors::{OrRaise, argument, exception, ours, wrong_type};
-use crate::index::{ResolvedIndex, Together, is_masked, numpy};
+use crate::index::{JointAxes, ResolvedIndex, is_masked, numpy};
 use crate::options::{compression, durability, read_options};
 use crate::source::Items;
 
@@ -278,7 +278,7 @@ impl EditorBase {
         }
         // Moves the dimensions of the values to the order that the library uses.
         let mut value = value;
-        if let Some(Together { from, to, shape }) = &together {
+        if let Some(JointAxes { from, to, shape }) = &together {
             let mut flat: Vec<usize> = value.shape().to_vec();
             flat.splice(*to..*to + shape.len(), [shape.iter().product()]);
             let reshaped = value.call_method1(intern!(py, "reshape"), (PyTuple::new(py, flat)?,))?;

@@ -27,7 +27,7 @@ pub(crate) struct ResolvedIndex {
     /// Whether the lists are coordinates together, instead of one selection for each dimension.
     pub(crate) points: bool,
     /// Shape of the coordinates, and the axis they get in the result. The library treats them as one dimension.
-    pub(crate) together: Option<Together>,
+    pub(crate) together: Option<JointAxes>,
     /// A field of structured items.
     pub(crate) field: Option<String>,
     /// Several fields of structured items; they are selected after whole items have been read.
@@ -38,7 +38,7 @@ pub(crate) struct ResolvedIndex {
     empty: Option<usize>,
 }
 
-pub(crate) struct Together {
+pub(crate) struct JointAxes {
     /// The axis of the coordinates in the library's result.
     pub(crate) from: usize,
     /// The first axis of the coordinates in NumPy's result.
@@ -200,7 +200,7 @@ impl ResolvedIndex {
                 Part::Array(array) => {
                     let (shape, list) = positions(&array)?;
                     if shape.len() != 1 {
-                        chosen.together = Some(Together { from: at, to: at, shape });
+                        chosen.together = Some(JointAxes { from: at, to: at, shape });
                     }
                     chosen.selections.push(Selection::List(list));
                     at += 1;
@@ -314,7 +314,7 @@ impl ResolvedIndex {
                         placed = true;
                         chosen.selections.push(Selection::NewAxis);
                         chosen.empty = empty.then_some(at);
-                        chosen.together = Some(Together { from: at, to, shape: shape.clone() });
+                        chosen.together = Some(JointAxes { from: at, to, shape: shape.clone() });
                         at += 1;
                     }
                     IndexPart::Integer(index) => chosen.selections.push(Selection::Index(*index)),
@@ -339,7 +339,7 @@ impl ResolvedIndex {
             });
         }
         chosen.points = true;
-        chosen.together = Some(Together { from, to, shape });
+        chosen.together = Some(JointAxes { from, to, shape });
         Ok(chosen)
     }
 
@@ -355,7 +355,7 @@ impl ResolvedIndex {
             selections.push(Selection::Range { start: Some(0), stop: Some(0), step: 1 });
             slice = slice.slice(selections).or_raise(py)?;
         }
-        if let Some(Together { from, to, .. }) = &self.together
+        if let Some(JointAxes { from, to, .. }) = &self.together
             && from != to
         {
             let mut axes: Vec<usize> = (0..slice.ndim()).collect();

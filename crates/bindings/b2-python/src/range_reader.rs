@@ -30,7 +30,7 @@ pub(crate) struct RangeReader {
 struct State {
     opening: RangedOpening,
     dtype: Option<Py<PyArrayDescr>>,
-    reading: Option<Reading>,
+    reading: Option<PendingRead>,
 }
 
 impl RangeReader {
@@ -44,13 +44,13 @@ fn ranges<'py>(py: Python<'py>, ranges: Vec<Range<u64>>) -> PyResult<Bound<'py, 
 }
 
 /// A selection that is being read.
-struct Reading {
+struct PendingRead {
     /// It writes to the memory of `out`, so it must be dropped first.
     read: RangedRead<'static>,
     out: Py<PyUntypedArray>,
 }
 
-impl Reading {
+impl PendingRead {
     fn begin(key: &Bound<'_, PyAny>, array: &NdArray, dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
         let py = key.py();
         let view = ResolvedIndex::new(key, Style::Numpy, array.shape())?.view(py, array)?;
@@ -166,7 +166,7 @@ impl RangeReader {
         };
         let mut reading = match begun {
             Some(reading) => reading,
-            None => Reading::begin(key, &array, dtype.bind(py))?,
+            None => PendingRead::begin(key, &array, dtype.bind(py))?,
         };
         let (mut reading, missing) = How::threads(None).run(py, move |control| {
             let missing = reading.read.step(&fetched, &control.begin(array.nbytes(), 1))?;

@@ -106,14 +106,14 @@ impl Remote {
     pub(crate) fn file(self: &Arc<Self>) -> Arc<dyn ReadAt> {
         let (none, version) = (Bytes::new(), Version::default());
         let opening = OpenResponse::new(none.clone(), none, self.len, version);
-        Arc::new(RemoteFile::new(Single(self.clone()), opening))
+        Arc::new(RemoteFile::new(SingleRange(self.clone()), opening))
     }
 }
 
 /// Requests one range at a time, as opening does.
-struct Single(Arc<Remote>);
+struct SingleRange(Arc<Remote>);
 
-impl RemoteSource for Single {
+impl RemoteSource for SingleRange {
     fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
         let bytes = self.0.fetch(&[range])?.pop().unwrap_or_default();
         Ok(RangeResponse::new(bytes, Version::default()))

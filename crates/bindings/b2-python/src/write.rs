@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::array::ArrayBase;
-use crate::assembly::Parts;
+use crate::assembly::GridFiles;
 use crate::control::How;
 use crate::errors::{OrRaise, argument};
 use crate::options::{codec_id, durability, plugins, slots};
@@ -223,7 +223,7 @@ pub(crate) fn write_parts(
     let py = dtype.py();
     let dtype = crate::dtype::from_numpy(dtype)?;
     let builder = options.builder(py, shape.clone(), dtype.clone())?;
-    let Some(mut parts) = Parts::new(shape, dtype, starts, paths) else {
+    let Some(mut parts) = GridFiles::new(shape, dtype, starts, paths) else {
         return Err(argument(py, "the parts do not fill the array"));
     };
     options.run(py, builder, move |write| write(&mut parts))
