@@ -62,7 +62,7 @@ impl<'a> FilterContext<'a> {
 pub trait Filter: Debug + Send + Sync {
     /// Returns the id stored in chunk and frame headers.
     fn id(&self) -> FilterId;
-    /// Returns the name that users write, for example `shuffle`.
+    /// Returns the name for users, for example `shuffle`.
     fn name(&self) -> &str;
     /// Returns the properties that callers need before using the filter with this parameter byte. Of the context, only
     /// the item size is used.

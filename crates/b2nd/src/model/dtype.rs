@@ -279,8 +279,8 @@ fn simple(text: &str) -> DescribedDtype {
     let size = match digits {
         "" if code == '?' => 1,
         "" if matches!(code, 'S' | 'U' | 'V') => 0,
-        // The size of a pointer, so that `O` fails with its own message below, not with one about
-        // its size.
+        // The size of a pointer, so that `O` gets the error for objects below, not one about its
+        // size.
         "" if matches!(code, 'M' | 'm' | 'O') => 8,
         _ if digits.bytes().all(|b| b.is_ascii_digit()) => {
             digits.parse::<usize>().map_err(|_| "the size is missing or too large")?

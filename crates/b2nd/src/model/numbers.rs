@@ -9,7 +9,7 @@ impl Dtype {
     /// Checks that items of this dtype are numbers of the kind that codec and filters assume.
     ///
     /// `trunc_prec`, `ndmean` and zfp take items as little-endian floats of 4 or 8 bytes, `int_trunc` as little-endian
-    /// integers. Other items would become other values, not nearby ones. Items without a known type are not checked.
+    /// integers. Other items would be changed arbitrarily, not rounded. Items without a known type are not checked.
     ///
     /// ```
     /// use b2_chunk::{Compression, FilterId, FilterSlot};

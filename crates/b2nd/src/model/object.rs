@@ -43,7 +43,7 @@ pub enum Object {
         shape: Vec<u64>,
         data: Vec<u8>,
     },
-    /// An extension type whose meaning is not known here.
+    /// An extension type that this crate does not interpret.
     Ext(i8, Vec<u8>),
 }
 

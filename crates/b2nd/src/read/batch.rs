@@ -32,7 +32,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Puts views together. Their shapes may differ.
+    /// Creates a batch of views. Their shapes may differ.
     ///
     /// # Errors
     /// [`NdError::Argument`] when there are no views, or they are not all of the same open array, or of the same field
@@ -101,7 +101,7 @@ impl Batch {
     }
 }
 
-/// The moves of several selections to separate places of one buffer.
+/// The copy plans of several selections, with separate places in one buffer.
 struct BatchMoves {
     all: Vec<Box<dyn CopyPlan>>,
     /// The chunk of each part of each selection, the number of the selection, and that of the part; sorted.

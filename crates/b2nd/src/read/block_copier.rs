@@ -15,10 +15,10 @@ use crate::select::copy_plan::{ChunkPart, CopyPlan};
 
 /// Rows of at least this many bytes are written straight to their places.
 const LONG_ROW: usize = 1024;
-/// Items of a box are picked one by one if at most one of this many bytes is wanted.
+/// Items of a box are copied one by one if at most one in this many bytes is selected.
 const SPARSE: usize = 8;
-/// Items in no order are picked one by one if there is at most one in this many bytes. Finding the bytes of an item takes
-/// about as long as undoing a shuffle for this many.
+/// Items in no order are copied one by one if there is at most one in this many bytes. Finding the bytes of an item
+/// takes about as long as undoing a shuffle for this many.
 const FAR_APART: usize = 256;
 
 thread_local! {

@@ -14,13 +14,13 @@ pub trait SelectionDriver {
     -> impl MaybeSendFuture<Output = Result<(), NdError>>;
 }
 
-/// A future that can be sent to another thread, except on wasm, where there are none.
+/// A future that can be sent to another thread, except on wasm, which has no threads.
 #[cfg(not(target_family = "wasm"))]
 pub trait MaybeSendFuture: Future + Send {}
 #[cfg(not(target_family = "wasm"))]
 impl<F: Future + Send> MaybeSendFuture for F {}
 
-/// A future that can be sent to another thread, except on wasm, where there are none.
+/// A future that can be sent to another thread, except on wasm, which has no threads.
 #[cfg(target_family = "wasm")]
 pub trait MaybeSendFuture: Future {}
 #[cfg(target_family = "wasm")]

@@ -40,7 +40,7 @@ impl NdArray {
         self.check(nbytes, if many { Cost::OutputAndWork } else { Cost::Output })
     }
 
-    /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
+    /// Like [`check_output`](Self::check_output), for a result of `nbytes`, before it
     /// is allocated.
     #[doc(hidden)]
     pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {

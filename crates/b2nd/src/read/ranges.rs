@@ -1,5 +1,5 @@
 //! Reads of an array whose bytes the caller fetches in ranges: they return which bytes are needed next, and receive
-//! them. For stores that others reach, such as those of Zarr. Nothing here waits for I/O.
+//! them. For stores that only the caller can access, such as those of Zarr. Nothing here waits for I/O.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub struct FetchedRanges {
 }
 
 impl FetchedRanges {
-    /// Takes the answer to a request for `range`: fewer bytes than requested if the frame ends before.
+    /// Stores the response to a request for `range`, which is shorter if the frame ends before the range does.
     pub fn put(&mut self, range: Range<u64>, bytes: Bytes) {
         let end = range.start.saturating_add(bytes.len() as u64);
         if end < range.end {
@@ -107,13 +107,13 @@ impl RangedOpening {
         Self { options: options.tuning(Self::TUNING), fetched, end, state: State::Start }
     }
 
-    /// Begins with an array that is open already, such as a [`lone_chunk`](NdArray::lone_chunk).
+    /// Starts from an open array, such as a [`lone_chunk`](NdArray::lone_chunk).
     pub fn opened_array(array: NdArray) -> Self {
         let options = ReadOptions::default();
         Self { options, fetched: FetchedRanges::default(), end: Bytes::new(), state: State::Open(array) }
     }
 
-    /// Takes the answer to a request for `range`: fewer bytes than requested if the frame ends before.
+    /// Stores the response to a request for `range`, which is shorter if the frame ends before the range does.
     pub fn put(&mut self, range: Range<u64>, bytes: Bytes) {
         self.fetched.put(range, bytes);
     }

@@ -51,7 +51,7 @@ impl NdArray {
     /// Selects a part of the array as a lazy view. Missing trailing dimensions are taken whole.
     ///
     /// The selection consists of integers, ranges, lists and masks (see
-    /// [`Selection`](crate::Selection)), or of what the macro `s![]` of the crate `ndarray` makes
+    /// [`Selection`](crate::Selection)), or is made by the macro `s![]` of the crate `ndarray`
     /// (feature `ndarray`). Each applies to its own dimension: lists select every combination of
     /// their positions, like `oindex` in Zarr or `numpy.ix_` in NumPy. To select single items by
     /// their coordinates, use [`points`](Self::points).
@@ -142,7 +142,7 @@ impl Slice {
         &self.array
     }
 
-    /// Returns the shape of the result. Dimensions selected by an index are gone; those of a
+    /// Returns the shape of the result. Dimensions selected by an index are removed; those of a
     /// field's sub-array come last.
     pub fn shape(&self) -> Vec<u64> {
         let mut shape = self.own_shape();

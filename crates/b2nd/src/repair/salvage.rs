@@ -43,7 +43,7 @@ pub fn salvage_filled(
 }
 
 /// As [`salvage_filled`], for files that may have lost shape and dtype: those of `known`, with its chunk and block
-/// shape, take their place. Information still in the file takes precedence.
+/// shape, are used instead. Information still in the file takes precedence.
 ///
 /// # Errors
 /// As [`salvage_filled`]; [`NdError::Geometry`] if the shapes contradict each other; [`FrameError::Argument`] if they do

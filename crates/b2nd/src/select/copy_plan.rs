@@ -21,7 +21,7 @@ pub(crate) struct CopyRegion<'a> {
 }
 
 impl<'a> CopyRegion<'a> {
-    /// Creates a move of items of `size` bytes.
+    /// Creates a copy of items of `size` bytes.
     pub(crate) fn new(
         counts: &'a [usize],
         size: usize,

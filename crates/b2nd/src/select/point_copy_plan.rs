@@ -1,4 +1,4 @@
-//! Moves items at single positions between blocks and a buffer.
+//! Copies items at single positions between blocks and a buffer.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -121,7 +121,7 @@ impl PointCopyPlan {
         }
         let nitems = product(others.iter().map(|other| other.along.len()).chain([points.len as u64]));
         let nbytes = nitems.saturating_mul(item.len() as u64);
-        // `others` leaves out the dimensions of the points, so they are not counted.
+        // `others` does not contain the dimensions of the points, so they are not counted.
         let before = dims.first().map_or(0, |&first| first);
         let within = dims.last().map_or(0, |&last| last + 1 - dims.len());
         let mut moves = Self {

@@ -536,7 +536,7 @@ pub(crate) fn count_set<M: Mark>(marks: &[M]) -> usize {
     marks.chunks(MARK_RUN_LEN).map(|marks| usize::from(count(marks))).sum()
 }
 
-/// Returns the positions of the set marks. Stretches without any are passed over quickly.
+/// Returns the positions of the set marks. Skips ranges without marks quickly.
 pub(crate) fn set_marks<M: Mark>(marks: &[M]) -> impl Iterator<Item = u64> {
     const MARK_RUN_LEN: usize = 64;
     let stretches = marks.chunks(MARK_RUN_LEN).enumerate();

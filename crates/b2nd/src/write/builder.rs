@@ -213,8 +213,8 @@ impl ArrayBuilder {
                 (default_chunkshape(&self.shape, &blocks, itemsize), blocks)
             }
         };
-        // Lengths of 0, which arrays of other programs may have, would keep the dimension from growing. Shapes that do not fit
-        // each other are refused below.
+        // A dimension with a length of 0, which other programs may write, could not grow. Shapes that contradict each
+        // other are rejected below.
         let fits = [chunkshape.len(), blockshape.len()] == [self.shape.len(); 2];
         let (chunkshape, blockshape) = match fits {
             true => growable(&self.shape, &chunkshape, &blockshape, itemsize),
@@ -269,7 +269,7 @@ impl ArrayBuilder {
     /// Writes the array to memory, as a contiguous frame.
     ///
     /// # Errors
-    /// As for [`write`](Self::write), except for what concerns files.
+    /// As for [`write`](Self::write), except for errors of files.
     pub fn to_bytes(&self, source: impl RegionSource) -> Result<Bytes, NdError> {
         let writer = self.run(source, |params| self.options.memory(params))?;
         Ok(writer.finish()?.into_bytes())

@@ -44,7 +44,7 @@ impl<'a> ChunkItems<'a> {
         Self { geometry, region, offset, part, block_strides, blocks }
     }
 
-    /// Returns the moves of a block's items, and whether they fill the block.
+    /// Returns the copies of a block's items, and whether they fill the block.
     fn moves(&self, nblock: usize) -> (Option<StridedCopy>, bool) {
         let (start, counts, whole) = block_box(self.geometry, &self.blocks, nblock, &self.part);
         // In a block without items this offset is not used.

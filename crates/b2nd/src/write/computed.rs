@@ -1,6 +1,6 @@
 //! Sources of items for new arrays and for changes: constants, functions of the position, iterators, readers.
 //!
-//! Values, arrays and views are sources themselves ([`RegionSource`]); these functions make the others.
+//! Values, arrays and views are sources themselves ([`RegionSource`]); these functions create other sources.
 //!
 //! ```
 //! use b2nd::{ArrayBuilder, NdArray, source};

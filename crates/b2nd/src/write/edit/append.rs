@@ -61,7 +61,7 @@ impl ArrayEditor {
                 return editor.keep_rows(new, &rows, source);
             }
             editor.flush()?;
-            // Items in chunks that are already in the frame are made again.
+            // Chunks that are already in the frame and get new items are rewritten.
             let first = first_chunk(&new, axis, at);
             shape[axis] = new.shape()[axis] - first * u64::from(new.chunkshape()[axis]);
             let control = editor.control.begin(new.within(&shape).nbytes(), new.itemsize() as u64);

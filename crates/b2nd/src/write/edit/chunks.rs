@@ -46,7 +46,7 @@ pub(super) fn first_chunk(new: &Geometry, axis: usize, start: u64) -> u64 {
 impl ArrayEditor {
     fn to_chunk(&self, produced: ProducedChunk) -> Result<Chunk, NdError> {
         match produced {
-            ProducedChunk::Special(kind) => special(&self.geometry, kind, self.tells_blocks),
+            ProducedChunk::Special(kind) => special(&self.geometry, kind, self.has_blocksize),
             ProducedChunk::Chunk(chunk) => Ok(chunk),
         }
     }
@@ -56,7 +56,7 @@ impl ArrayEditor {
         if count == 0 {
             return Ok(());
         }
-        let chunk = special(&self.geometry, SpecialKind::Zeros, self.tells_blocks)?;
+        let chunk = special(&self.geometry, SpecialKind::Zeros, self.has_blocksize)?;
         for _ in 0..count {
             self.frame.append(chunk.clone())?;
         }
@@ -93,7 +93,7 @@ impl ArrayEditor {
         })
     }
 
-    /// Makes the changed chunks and puts all chunks in their order.
+    /// Produces the changed chunks and puts all chunks in order.
     fn renew(
         &mut self,
         new: &Geometry,
@@ -205,7 +205,7 @@ impl ArrayEditor {
             editor.frame.set_blocksize(new.block_nbytes())?;
             editor.set_shape(new)
         })?;
-        (self.cparams, self.tells_blocks) = (cparams, true);
+        (self.cparams, self.has_blocksize) = (cparams, true);
         Ok(())
     }
 
@@ -236,12 +236,12 @@ impl ArrayEditor {
     }
 }
 
-/// Creates a special chunk in the form that C-Blosc2 can read. `tells_blocks` is whether the frame header has the block
-/// size of the array.
-pub(super) fn special(g: &Geometry, kind: SpecialKind, tells_blocks: bool) -> Result<Chunk, NdError> {
+/// Creates a special chunk in the form that C-Blosc2 can read. `has_blocksize` is whether the frame header has the
+/// block size of the array.
+pub(super) fn special(g: &Geometry, kind: SpecialKind, has_blocksize: bool) -> Result<Chunk, NdError> {
     let zeros = matches!(kind, SpecialKind::Zeros | SpecialKind::Uninit);
     // C-Blosc2 reads special index entries with the block size of the frame header.
-    if zeros && !tells_blocks {
+    if zeros && !has_blocksize {
         return Ok(Chunk::zero_runs(g.chunk_nbytes(), g.itemsize(), g.block_nbytes())?);
     }
     Ok(Chunk::special(kind, &[], g.chunk_nbytes(), g.itemsize(), g.block_nbytes())?)

@@ -74,7 +74,7 @@ pub struct ArrayEditor {
     pub(super) cparams: Option<CParams>,
     /// Whether the frame header has the array's block size, which C-Blosc2 needs for special index
     /// entries.
-    pub(super) tells_blocks: bool,
+    pub(super) has_blocksize: bool,
     pub(super) pending: PendingRows,
     /// The staged array, cached until the next change.
     pub(super) current: Option<NdArray>,
@@ -173,7 +173,7 @@ impl ArrayEditor {
             geometry: array.geometry().clone(),
             dtype: array.dtype().clone(),
             cparams: array.cparams().ok(),
-            tells_blocks: array.super_chunk().header().blocksize() == array.geometry().block_nbytes(),
+            has_blocksize: array.super_chunk().header().blocksize() == array.geometry().block_nbytes(),
             frame,
             pending: PendingRows::default(),
             control: array.super_chunk().dparams().control.clone(),

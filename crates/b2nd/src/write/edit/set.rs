@@ -95,7 +95,7 @@ impl ArrayEditor {
     ) -> Result<(), NdError> {
         let items = NewValues::of_view(values, slice)?;
         let moves = slice.moves(items.offset, &items.strides)?;
-        self.set_moves(array, &*moves, &items.bytes, items.whole(array.geometry(), self.tells_blocks)?)
+        self.set_moves(array, &*moves, &items.bytes, items.whole(array.geometry(), self.has_blocksize)?)
     }
 
     /// Moves items from a buffer into chunks. `whole` replaces chunks that are fully selected and
@@ -176,13 +176,13 @@ impl<'a> NewValues<'a> {
 
     /// Returns the chunk that results from setting a whole chunk to a constant, if the values are
     /// one.
-    pub(super) fn whole(&self, g: &Geometry, tells_blocks: bool) -> Result<Option<Chunk>, NdError> {
+    pub(super) fn whole(&self, g: &Geometry, has_blocksize: bool) -> Result<Option<Chunk>, NdError> {
         let item = &self.bytes;
         if !self.constant || item.len() != g.itemsize() {
             return Ok(None);
         }
         if item.iter().all(|&b| b == 0) {
-            return Ok(Some(special(g, SpecialKind::Zeros, tells_blocks)?));
+            return Ok(Some(special(g, SpecialKind::Zeros, has_blocksize)?));
         }
         // The chunk header has one byte for the width of a value.
         let (nbytes, size) = (g.chunk_nbytes(), g.block_nbytes());

@@ -44,7 +44,7 @@ pub struct SharedEditor<'a> {
     /// The array when it was shared. Its geometry stays valid.
     array: NdArray,
     control: Control,
-    tells_blocks: bool,
+    has_blocksize: bool,
 }
 
 impl ArrayEditor {
@@ -56,8 +56,8 @@ impl ArrayEditor {
     pub fn share(&mut self) -> Result<SharedEditor<'_>, NdError> {
         self.usable()?;
         self.cparams(&self.control)?;
-        let (array, control, tells_blocks) = (self.now()?.clone(), self.control.clone(), self.tells_blocks);
-        Ok(SharedEditor { editor: Mutex::new(self), array, control, tells_blocks })
+        let (array, control, has_blocksize) = (self.now()?.clone(), self.control.clone(), self.has_blocksize);
+        Ok(SharedEditor { editor: Mutex::new(self), array, control, has_blocksize })
     }
 }
 
@@ -89,7 +89,7 @@ impl<'e> SharedEditor<'e> {
     fn set_view(&self, slice: &Slice, values: &mut dyn RegionSource) -> Result<(), NdError> {
         let items = NewValues::of_view(values, slice)?;
         let moves = slice.moves(items.offset, &items.strides)?;
-        let whole = items.whole(self.array.geometry(), self.tells_blocks)?;
+        let whole = items.whole(self.array.geometry(), self.has_blocksize)?;
         let control = self.control.begin(moves.nbytes(), self.array.itemsize() as u64);
         let (array, cparams) = {
             let mut editor = self.turn();
