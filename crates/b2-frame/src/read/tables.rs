@@ -99,7 +99,7 @@ impl SuperChunk {
         }
     }
 
-    /// Returns a record, whose page is read if that is missing. Damaged pages have no records.
+    /// Returns a record, and reads its page first if that is not loaded. Damaged pages have no records.
     pub(crate) fn record(
         &self,
         table: &RecordTable,

@@ -244,7 +244,7 @@ impl SuperChunk {
         first.map(|(name, at, value)| (name, at, value, bits))
     }
 
-    /// Whether the filter got the item size as its parameter, where the frame header leaves the parameter open.
+    /// Whether the parameters differ only because one header has 0, which means the item size.
     fn has_own_meta(&self, ours: FilterSlot, theirs: FilterSlot) -> bool {
         ours.id == theirs.id
             && (ours.meta == 0 || theirs.meta == 0)

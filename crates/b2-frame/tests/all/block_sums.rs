@@ -115,7 +115,7 @@ fn what_was_compared_is_not_compared_again_unless_always() {
 
     use b2_frame::ReadAt;
 
-    /// Bytes of which one becomes wrong later.
+    /// Bytes in memory, one of which the test corrupts later.
     struct Later(Vec<u8>, usize, Arc<AtomicBool>);
     impl ReadAt for Later {
         fn len(&self) -> std::io::Result<u64> {

@@ -143,7 +143,7 @@ impl Items {
     }
 }
 
-/// The dtype of a type; `at` is where in an item it is.
+/// The dtype of a type at offset `at` of an item.
 fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, UnsupportedItems> {
     let order = |is_big: bool, size: usize| match (size, is_big) {
         (1, _) => '|',

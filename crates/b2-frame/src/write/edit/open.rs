@@ -123,7 +123,7 @@ impl EditOptions {
         let redo = Redo::pending(&**file, limit).map_err(FrameError::io(&**name))?;
         let Some(redo) = redo else { return Ok(()) };
         let (start, new) = (redo.start as u64, redo.new.clone());
-        // Nothing is overwritten unless the state that the record promises is really there.
+        // Overwrite nothing unless the file really contains the state that the record describes.
         let repaired = OpenFile::new(Arc::new(RepairedFile::by(redo, file.clone())), name.clone(), 0)?;
         self.read.open_files(Arc::new(Contiguous(repaired)), Storage::Contiguous, false)?;
         file.write_all_at(start, &new).map_err(FrameError::io(&**name))?;
