@@ -54,6 +54,7 @@ pub fn list<T>(capacity: usize) -> Result<Vec<T>, OutOfMemory> {
 ///
 /// # Errors
 /// [`OutOfMemory`] if there is not enough memory.
+#[inline]
 pub fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
     let room = if list.capacity() == 0 { list.try_reserve_exact(more) } else { list.try_reserve(more) };
     room.map_err(|_| OutOfMemory { bytes: (more as u64).saturating_mul(size_of::<T>() as u64) })

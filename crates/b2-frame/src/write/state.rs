@@ -214,6 +214,7 @@ impl FrameState {
     }
 
     /// Inserts a chunk before `nchunk`. Its size must be compatible with `sizes`.
+    #[inline]
     pub(crate) fn insert(&mut self, nchunk: usize, raw: i64, nbytes: usize) {
         self.items_changed = true;
         match &mut self.sizes {
