@@ -14,6 +14,8 @@ use crate::probe::{Prober, SEGMENT, StreamKind};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use b2_core::OutOfMemory;
 use b2_core::Pooled;
+#[cfg(feature = "libdeflate")]
+use b2_core::memory::sized;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{UnwindSafe, catch_unwind};
@@ -43,7 +45,7 @@ thread_local! {
     static COMPRESSORS: RefCell<Vec<Compressor>> = const { RefCell::new(Vec::new()) };
     static INFLATES: RefCell<Vec<Inflate>> = const { RefCell::new(Vec::new()) };
     #[cfg(feature = "libdeflate")]
-    static WHOLE_INFLATES: RefCell<Vec<libdeflater::Decompressor>> = const { RefCell::new(Vec::new()) };
+    static WHOLE_INFLATES: RefCell<Vec<WholeInflate>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Codec for Zlib {
@@ -76,7 +78,7 @@ impl Codec for Zlib {
         cx.refuse_dict(self.id())?;
         Ok(Box::new(ZlibDecoder {
             #[cfg(feature = "libdeflate")]
-            whole: Pooled::take(&WHOLE_INFLATES, |_| true, || made(libdeflater::Decompressor::new))?,
+            whole: Pooled::take(&WHOLE_INFLATES, |_| true, WholeInflate::new)?,
             inflate: None,
         }))
     }
@@ -306,9 +308,63 @@ fn length(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
+/// Decodes whole streams with libdeflate.
+///
+/// The last 25 bytes of its input, it decodes with checks for each byte. If they encode long repeats, they stand for up to
+/// 24 KiB, which takes as long as all the rest. So streams that seem to end like that are decoded from a copy with padding.
+#[cfg(feature = "libdeflate")]
+struct WholeInflate {
+    library: libdeflater::Decompressor,
+    padded: Vec<u8>,
+}
+
+#[cfg(feature = "libdeflate")]
+impl WholeInflate {
+    const PADDING: [u8; 32] = [0xff; 32];
+    /// Copying longer streams takes as long as it gains.
+    const MAX_COPIED: usize = 256 << 10;
+
+    fn new() -> Result<Self, CodecError> {
+        Ok(Self { library: made(libdeflater::Decompressor::new)?, padded: Vec::new() })
+    }
+
+    /// Returns whether `src` is a stream of `dst.len()` bytes.
+    fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> bool {
+        let len = src.len();
+        if len <= Self::MAX_COPIED
+            && (len < dst.len() / 16 || ends_in_repeats(src))
+            && let Ok(padded) = sized(&mut self.padded, len + Self::PADDING.len())
+        {
+            padded[..len].copy_from_slice(src);
+            padded[len..].copy_from_slice(&Self::PADDING);
+            if self.library.zlib_decompress(padded, dst) != Ok(dst.len()) {
+                return false;
+            }
+            // No checksum ends in two bytes of the padding, since its halves are below 65521, but it may end in one.
+            let [start @ .., last] = libdeflater::adler32(dst).to_be_bytes();
+            if last != Self::PADDING[0] || !src.ends_with(&start) {
+                return true;
+            }
+        }
+        self.library.zlib_decompress(src, dst) == Ok(dst.len())
+    }
+}
+
+/// Returns whether the codes near the end of a stream seem to repeat, as those of one long repeat do.
+#[cfg(feature = "libdeflate")]
+fn ends_in_repeats(src: &[u8]) -> bool {
+    // After these bytes come the rest of the codes, and the checksum.
+    let Some(codes) = src.len().checked_sub(28).and_then(|start| src[start..].first_chunk()) else {
+        return false;
+    };
+    let codes = u128::from_le_bytes(*codes);
+    // `n` bits are the period of `n` bytes, or of fewer.
+    (1..=8).any(|n| codes >> (8 * n) == codes & (u128::MAX >> (8 * n)))
+}
+
 struct ZlibDecoder {
     #[cfg(feature = "libdeflate")]
-    whole: Pooled<libdeflater::Decompressor>,
+    whole: Pooled<WholeInflate>,
     /// Created on first use.
     inflate: Option<Pooled<Inflate>>,
 }
@@ -329,7 +385,7 @@ impl ZlibDecoder {
 impl Decoder for ZlibDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         #[cfg(feature = "libdeflate")]
-        if self.whole.zlib_decompress(src, dst) == Ok(dst.len()) {
+        if self.whole.decode(src, dst) {
             return Ok(());
         }
         let state = self.inflate()?;
@@ -396,6 +452,35 @@ mod tests {
         assert_eq!(parts(&[(L, 2), (S, 1), (R, 1), (S, 2), (R, 4)]), [(L, 2), (S, 4), (R, 4)]);
         assert_eq!(parts(&[(L, 4), (R, 1), (S, 1)]), [(L, 4), (S, 2)]);
         assert_eq!(parts(&[(S, 1), (R, 1), (L, 3)]), [(S, 2), (L, 3)]);
+    }
+
+    /// Streams that end in repeats are decoded from a copy with padding, which must not stand for missing bytes.
+    #[test]
+    #[cfg(feature = "libdeflate")]
+    fn padding_is_not_part_of_the_stream() {
+        let mut inflate = WholeInflate::new().unwrap();
+        let (mut copied, mut tempting) = (0, 0);
+        for head in 0..600 {
+            let noise = (0..head % 7 * 50).map(|i: u32| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8);
+            let plain: Vec<u8> = noise.chain(std::iter::repeat_n((head % 256) as u8, 9_000)).collect();
+            let mut stream = vec![0; 1_000];
+            let len = libdeflater::Compressor::new(libdeflater::CompressionLvl::default())
+                .zlib_compress(&plain, &mut stream)
+                .unwrap();
+            let mut decode = |src: &[u8]| {
+                let mut got = vec![1; plain.len()];
+                let mut decoder = Zlib.decoder(&CodecContext::new(0)).unwrap();
+                let done = decoder.decode(src, &mut got).is_ok();
+                assert_eq!(inflate.decode(src, &mut vec![2; plain.len()]), done);
+                assert!(!done || got == plain);
+                done
+            };
+            assert!((0..9).all(|more| decode(&stream[..len + more])), "{head}");
+            assert!((1..9).all(|less| !decode(&stream[..len - less])), "{head}");
+            tempting += usize::from(stream[len - 1] == WholeInflate::PADDING[0]);
+            copied += usize::from(!inflate.padded.is_empty());
+        }
+        assert!(copied > 0 && tempting > 0, "{copied} {tempting}");
     }
 
     /// Streams with all kinds of parts, at sizes around those of segments and blocks.
