@@ -4,7 +4,7 @@ use b2_core::memory;
 
 use crate::block::fill::repeated;
 use crate::block::scratch::ScratchGuard;
-use crate::encode::compress::{blocks_header, refers_to_block0, write_header};
+use crate::encode::compress::{blocks_header, most_encoded, refers_to_block0, write_header};
 use crate::encode::encoder::{BlockEncoder, most};
 use crate::model::layout::Body;
 use crate::{CParams, ChunkError, ChunkHeader, LazyChunk};
@@ -50,6 +50,7 @@ pub(crate) fn with_blocks(
     let mut encoded = encoded.into_iter().peekable();
     let head = header.header_len();
     let tables = head + 4 * header.nblocks();
+    let most_encoded = most_encoded(cparams, header.nbytes(), head);
     let mut made = memory::list(header.nbytes())?;
     made.resize(tables, 0);
     for nblock in 0..header.nblocks() {
@@ -58,8 +59,8 @@ pub(crate) fn with_blocks(
             Some((_, new)) => new,
             None => chunk.get(lazy.block_extent(nblock)).unwrap_or_default(),
         };
-        // A chunk that would be as long as the stored form is stored instead.
-        if made.len() + stored.len() >= header.nbytes() + head {
+        // The chunk may now be one that is stored instead.
+        if made.len() + stored.len() > most_encoded {
             return Ok(None);
         }
         let start = made.len() as u32;

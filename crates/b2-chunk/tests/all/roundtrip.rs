@@ -310,6 +310,34 @@ fn delta_is_left_out_where_c_would_lose_the_tail() {
     assert_eq!(chunk.header().filters()[5], FilterSlot::DELTA);
 }
 
+/// Of 40 blocks, some are zeros and the others noise.
+#[test]
+fn chunks_that_save_less_than_a_twentieth_with_blosclz_are_stored() {
+    let raw = |nzeros: usize| {
+        let mut raw = data(2, 40 << 12, 9);
+        raw[..nzeros << 12].fill(0);
+        raw
+    };
+    for (codec, level, fewest) in
+        [(CodecId::BLOSCLZ, 5, 3), (CodecId::BLOSCLZ, 6, 3), (CodecId::BLOSCLZ, 7, 1), (CodecId::LZ4, 5, 1)]
+    {
+        let cparams = Compression::new().codec(codec).level(level).no_filters().blocksize(1 << 12);
+        let cparams = cparams.itemsize(1).build().unwrap();
+        let chunk = |nzeros| Chunk::compress_bytes(&raw(nzeros), &cparams).unwrap();
+        for nzeros in [1, 3, 39] {
+            let chunk = chunk(nzeros);
+            assert_eq!(chunk.header().is_memcpyed(), nzeros < fewest, "{codec:?} {level} {nzeros}");
+            assert!(chunk.decompress_bytes().unwrap() == raw(nzeros));
+        }
+        // The same where blocks are replaced.
+        let noise = &data(2, 40 << 12, 9)[1 << 12..3 << 12];
+        let (first, second) = noise.split_at(1 << 12);
+        let made = chunk(3).with_blocks(&[(1, first), (2, second)], &cparams, &DParams::default()).unwrap();
+        assert_eq!(made.is_none(), fewest > 1);
+        assert!(made.is_none_or(|made| made.as_bytes() == chunk(1).as_bytes()));
+    }
+}
+
 #[test]
 fn blocks_that_cannot_pay_for_their_table_entries_are_stored() {
     // Two values, so that it does not become a special chunk.
