@@ -1,5 +1,5 @@
 /* Reads of a frame with locking next to a writer in another process: each value that is read, also from several chunks, belongs to one
- * state that the frame had during the call. Arguments: the library that reads, the one that writes, the number of reads of each kind of
+ * state that the frame had during the call, and so do copies. Arguments: the library that reads, the one that writes, the number of reads of each kind of
  * storage, a seed [the time]. Works in the current folder. C-Blosc2 as the reader fails: it mixes states, and misses new chunks. */
 #define _GNU_SOURCE
 #include "check.h"
@@ -20,6 +20,8 @@
 #define ITEMS 500
 #define MAX_CHUNKS 24
 #define STATES 4096
+/* The number of chunks of an array, and of a super-chunk at first. */
+#define START_CHUNKS 8
 
 typedef struct {
   __typeof__(&blosc2_init) init;
@@ -41,6 +43,15 @@ typedef struct {
   __typeof__(&blosc2_compress_ctx) compress_ctx;
   __typeof__(&blosc2_free_ctx) free_ctx;
   __typeof__(&blosc2_remove_urlpath) remove;
+  __typeof__(&blosc2_schunk_copy) copy;
+  __typeof__(&b2nd_create_ctx) create_array_ctx;
+  __typeof__(&b2nd_free_ctx) free_array_ctx;
+  __typeof__(&b2nd_from_cbuffer) array_from;
+  __typeof__(&b2nd_from_schunk) array_of;
+  __typeof__(&b2nd_to_cbuffer) array_to;
+  __typeof__(&b2nd_get_slice) array_slice;
+  __typeof__(&b2nd_copy) array_copy;
+  __typeof__(&b2nd_free) array_free;
 } library;
 
 static library load(const char *path) {
@@ -70,6 +81,15 @@ static library load(const char *path) {
   FIND(compress_ctx, blosc2_compress_ctx);
   FIND(free_ctx, blosc2_free_ctx);
   FIND(remove, blosc2_remove_urlpath);
+  FIND(copy, blosc2_schunk_copy);
+  FIND(create_array_ctx, b2nd_create_ctx);
+  FIND(free_array_ctx, b2nd_free_ctx);
+  FIND(array_from, b2nd_from_cbuffer);
+  FIND(array_of, b2nd_from_schunk);
+  FIND(array_to, b2nd_to_cbuffer);
+  FIND(array_slice, b2nd_get_slice);
+  FIND(array_copy, b2nd_copy);
+  FIND(array_free, b2nd_free);
   lib.init();
   return lib;
 }
@@ -84,6 +104,8 @@ typedef struct {
 static struct {
   _Atomic int64_t announced, done;
   _Atomic bool stop;
+  /* Whether the frame is an array, whose chunks are only replaced. */
+  bool is_array;
   state states[STATES];
 } *shared;
 
@@ -117,6 +139,7 @@ static blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params
 static bool change(const library *lib) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
+  cparams.blocksize = ITEMS * sizeof(int32_t);
   blosc2_context *context = lib->create_cctx(cparams);
   blosc2_schunk *schunk = lib->open("shared", &io);
   static int32_t items[ITEMS];
@@ -126,6 +149,7 @@ static bool change(const library *lib) {
     state *next = &shared->states[number % STATES];
     *next = shared->states[(number - 1) % STATES];
     uint32_t of = pick(UINT32_MAX), what = pick(20), at = pick((uint32_t)next->nchunks);
+    what += shared->is_array ? 8 : 0;
     bool is_meta = what < 3, grows = what < 6, shrinks = what < 8 && what >= 6;
     grows = grows && !is_meta && next->nchunks < MAX_CHUNKS;
     shrinks = shrinks && next->nchunks > 2;
@@ -175,9 +199,53 @@ static bool is_chunk(const state *known, int nchunk, int at) {
   return memcmp(out + at, expected + at, ITEMS * sizeof(int32_t)) == 0;
 }
 
+static int32_t copied[MAX_CHUNKS * ITEMS];
+
+/* Copies everything to `copied`: a super-chunk, or an array with other or the same chunks. Returns the number of chunks, or -1. */
+static int copy(const library *lib, blosc2_schunk *schunk, b2nd_array_t *array) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  cparams.blocksize = ITEMS * sizeof(int32_t);
+  blosc2_storage storage = {.contiguous = pick(2), .cparams = &cparams};
+  if (array == NULL) {
+    blosc2_schunk *made = lib->copy(schunk, &storage);
+    int nchunks = made == NULL ? -1 : (int)made->nchunks;
+    for (int n = 0; n < nchunks; n++) {
+      CHECK(lib->decompress(made, n, copied + n * ITEMS, ITEMS * sizeof(int32_t)) > 0);
+    }
+    if (made != NULL) {
+      lib->schunk_free(made);
+    }
+    return nchunks;
+  }
+  bool slices = pick(2);
+  int64_t start = 0, shape = START_CHUNKS * ITEMS;
+  int32_t chunk = slices ? 3 * ITEMS : ITEMS, block = ITEMS;
+  b2nd_context_t *ctx = lib->create_array_ctx(&storage, 1, &shape, &chunk, &block, NULL, 0, NULL, 0);
+  b2nd_array_t *made = NULL;
+  int result = slices ? lib->array_slice(ctx, &made, array, &start, &shape) : lib->array_copy(ctx, array, &made);
+  if (result >= 0) {
+    CHECK(lib->array_to(made, copied, shape * (int64_t)sizeof(int32_t)) >= 0);
+    lib->array_free(made);
+  }
+  lib->free_array_ctx(ctx);
+  return result < 0 ? -1 : START_CHUNKS;
+}
+
+/* Returns whether `copied` has the chunks of a state. */
+static bool is_copy(const state *known, int nchunks) {
+  bool same = nchunks == known->nchunks;
+  for (int n = 0; same && n < nchunks; n++) {
+    fill(expected, known->seeds[n]);
+    same = memcmp(copied + n * ITEMS, expected, ITEMS * sizeof(int32_t)) == 0;
+  }
+  return same;
+}
+
 /* Reads something, and returns whether a state that the frame had in the meantime has it. */
-static bool read_right(const library *lib, blosc2_schunk *schunk) {
-  int kind = (int)pick(5), nchunk = (int)pick(MAX_CHUNKS);
+static bool read_right(const library *lib, blosc2_schunk *schunk, b2nd_array_t *array) {
+  int kind = (int)pick(array == NULL ? 6 : 2), nchunk = (int)pick(MAX_CHUNKS);
+  kind = array != NULL && kind == 1 ? 5 : kind;
   int64_t first = atomic_load(&shared->done);
   static uint8_t wanted[300];
   uint8_t *bytes = NULL;
@@ -197,6 +265,9 @@ static bool read_right(const library *lib, blosc2_schunk *schunk) {
     case 3:
       len = lib->chunk(schunk, nchunk, &bytes, &needs_free);
       break;
+    case 5:
+      len = copy(lib, schunk, array);
+      break;
     default:
       len = lib->lazy(schunk, nchunk, &bytes, &needs_free);
   }
@@ -207,6 +278,8 @@ static bool read_right(const library *lib, blosc2_schunk *schunk) {
     int needed = nchunk + (kind == 0);
     if (kind == 2) {
       right = len == meta_content(wanted, known.meta) && memcmp(bytes, wanted, (size_t)len) == 0;
+    } else if (kind == 5) {
+      right = is_copy(&known, len);
     } else if (len < 0) {
       right = needed >= known.nchunks;
     } else if (kind == 0) {
@@ -226,23 +299,36 @@ static bool read_right(const library *lib, blosc2_schunk *schunk) {
   return right;
 }
 
-static void reading(const library *reader, const library *writer, bool contiguous, int reads) {
+static void reading(const library *reader, const library *writer, bool contiguous, bool is_array, int reads) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
   blosc2_storage storage = {.contiguous = contiguous, .cparams = &cparams, .urlpath = "shared", .io = &io};
   writer->remove("shared");
-  blosc2_schunk *schunk = writer->schunk_new(&storage);
   state *start = &shared->states[0];
-  *start = (state){.nchunks = 8};
-  int32_t items[ITEMS];
+  *start = (state){.nchunks = START_CHUNKS};
+  static int32_t items[START_CHUNKS * ITEMS];
   for (int n = 0; n < start->nchunks; n++) {
     start->seeds[n] = pick(UINT32_MAX);
-    fill(items, start->seeds[n]);
-    CHECK(writer->append(schunk, items, sizeof(items)) == n + 1);
+    fill(items + n * ITEMS, start->seeds[n]);
   }
-  uint8_t content[300];
-  CHECK(writer->vlmeta_add(schunk, "name", content, meta_content(content, start->meta), NULL) >= 0);
-  writer->schunk_free(schunk);
+  if (is_array) {
+    int64_t shape = START_CHUNKS * ITEMS;
+    int32_t chunk = ITEMS;
+    b2nd_context_t *ctx = writer->create_array_ctx(&storage, 1, &shape, &chunk, &chunk, NULL, 0, NULL, 0);
+    b2nd_array_t *array = NULL;
+    CHECK(writer->array_from(ctx, &array, items, sizeof(items)) >= 0);
+    writer->array_free(array);
+    writer->free_array_ctx(ctx);
+  } else {
+    blosc2_schunk *schunk = writer->schunk_new(&storage);
+    for (int n = 0; n < start->nchunks; n++) {
+      CHECK(writer->append(schunk, items + n * ITEMS, ITEMS * sizeof(int32_t)) == n + 1);
+    }
+    uint8_t content[300];
+    CHECK(writer->vlmeta_add(schunk, "name", content, meta_content(content, start->meta), NULL) >= 0);
+    writer->schunk_free(schunk);
+  }
+  shared->is_array = is_array;
   atomic_store(&shared->announced, 0);
   atomic_store(&shared->done, 0);
   atomic_store(&shared->stop, false);
@@ -251,18 +337,25 @@ static void reading(const library *reader, const library *writer, bool contiguou
     seed += 1;
     _exit(change(writer) ? 0 : 1);
   }
-  schunk = reader->open("shared", &io);
+  blosc2_schunk *schunk = reader->open("shared", &io);
   CHECK(schunk != NULL);
+  b2nd_array_t *array = NULL;
+  CHECK(!is_array || reader->array_of(schunk, &array) >= 0);
   int wrong = 0, n = 0, status;
   for (; wrong == 0 && (n < reads || atomic_load(&shared->done) < reads / 10) && waitpid(child, &status, WNOHANG) == 0; n++) {
-    wrong += !read_right(reader, schunk);
+    wrong += !read_right(reader, schunk, array);
   }
   CHECK(wrong == 0);
   CHECK(n >= reads);
-  reader->schunk_free(schunk);
+  if (is_array) {
+    reader->array_free(array);
+  } else {
+    reader->schunk_free(schunk);
+  }
   atomic_store(&shared->stop, true);
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  printf("%s: %d reads next to %lld changes\n", contiguous ? "file" : "folder", n, (long long)atomic_load(&shared->done));
+  const char *what = is_array ? "array" : "super-chunk", *where = contiguous ? "file" : "folder";
+  printf("%s in a %s: %d reads next to %lld changes\n", what, where, n, (long long)atomic_load(&shared->done));
   reader->remove("shared");
   unlink("shared.b2lock");
 }
@@ -276,7 +369,8 @@ int main(int argc, char **argv) {
   printf("seed %llu\n", (unsigned long long)seed);
   shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(shared != MAP_FAILED);
-  reading(&reader, &writer, true, atoi(argv[3]));
-  reading(&reader, &writer, false, atoi(argv[3]));
+  for (int kind = 0; kind < 4; kind++) {
+    reading(&reader, &writer, kind % 2 == 0, kind / 2 == 1, atoi(argv[3]));
+  }
   return finish("locked_reads");
 }

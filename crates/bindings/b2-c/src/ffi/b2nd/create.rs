@@ -339,7 +339,7 @@ pub unsafe extern "C" fn b2nd_to_cframe(
     guard(|| {
         ensure(!cframe.is_null() && !cframe_len.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
         // SAFETY: guaranteed by the caller.
-        let mut array = unsafe { array_at(array) }?;
+        let (mut array, _unchanged) = unsafe { array_to_read(array) }?;
         let mut answer = |state: &SchunkState| {
             let frame = schunk::to_frame(state)?;
             // SAFETY: as above.
@@ -460,7 +460,7 @@ pub unsafe extern "C" fn b2nd_open_offset(
 pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_char) -> c_int {
     guard(|| {
         // SAFETY: guaranteed by the caller.
-        let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
+        let ((mut array, _unchanged), path) = unsafe { (array_to_read(array)?, text(urlpath)?) };
         let path = paths::without_scheme(path);
         let (path, storage) = match array.state.is_contiguous()? {
             true => (paths::of_file(path, code::FAILURE)?, Storage::Contiguous),
@@ -528,7 +528,8 @@ pub unsafe extern "C" fn b2nd_get_slice(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: guaranteed by the caller.
-        let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
+        let (mut params, (mut source, unchanged)) = unsafe { (params(ctx)?, array_to_read(src)?) };
+        let _unchanged = unchanged.filter(|_| !schunk::calls_program(&params.cparams, &params.io));
         let n = source.shapes.ndim();
         // SAFETY: as above.
         let (start, stop) = unsafe { (values(start, n)?, values(stop, n)?) };
@@ -568,7 +569,8 @@ pub unsafe extern "C" fn b2nd_copy(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: guaranteed by the caller.
-        let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
+        let (mut params, (mut source, unchanged)) = unsafe { (params(ctx)?, array_to_read(src)?) };
+        let _unchanged = unchanged.filter(|_| !schunk::calls_program(&params.cparams, &params.io));
         let new = copy(&mut params, &mut source)?;
         // SAFETY: as above.
         unsafe { put(array, new) };

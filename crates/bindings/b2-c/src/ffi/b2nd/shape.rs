@@ -114,9 +114,12 @@ pub unsafe extern "C" fn b2nd_concatenate(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: guaranteed by the caller.
-        let (mut params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
+        let (mut params, (mut first, first_lock)) = unsafe { (params(ctx)?, array_to_read(src1)?) };
         // SAFETY: as above.
-        let second = unsafe { array_at(src2) }?;
+        let (second, second_lock) = unsafe { array_to_read(src2) }?;
+        // Nothing is held while the lock of an existing array is waited for: another program may do the reverse.
+        let keeps = copy && !schunk::calls_program(&params.cparams, &params.io);
+        let _unchanged = keeps.then_some((first_lock, second_lock));
         ensure(second.shapes.nchunks() == second.state.c.nchunks.get(), code::DATA)?;
         let second_shapes = second.shapes;
         let axis = length(axis)?;

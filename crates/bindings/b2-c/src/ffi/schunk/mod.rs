@@ -595,6 +595,11 @@ impl SchunkState {
     }
 }
 
+/// Returns whether callbacks of the program may run while a super-chunk with these parameters is filled.
+pub(crate) fn calls_program(cparams: &blosc2_cparams, io: &blosc2_io) -> bool {
+    cparams.prefilter.is_some() || cparams.tuner_id > 0 || io::is_custom(io)
+}
+
 /// Returns where a part of a chunk starts in the data of a frame, if its chunks have one size and the part is not most
 /// of the chunk.
 fn part_of_frame(frame: &SuperChunk, nchunk: usize, range: &Range<usize>) -> Option<u64> {

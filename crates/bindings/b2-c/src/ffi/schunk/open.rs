@@ -444,7 +444,6 @@ pub unsafe extern "C" fn blosc2_schunk_copy(
 /// # Safety
 /// `storage` and its pointers are valid.
 unsafe fn copy(from: &SchunkState, mut storage: blosc2_storage) -> Result<Box<SchunkState>> {
-    from.refresh()?;
     let own = from.cctx()?.cparams();
     let mut same = blosc2_cparams {
         nthreads: own.nthreads,
@@ -459,6 +458,9 @@ unsafe fn copy(from: &SchunkState, mut storage: blosc2_storage) -> Result<Box<Sc
     }
     // SAFETY: guaranteed by the caller.
     let wanted = unsafe { copy_at(storage.cparams) }?;
+    // SAFETY: as above.
+    let io = unsafe { storage.io.as_ref() }.copied().unwrap_or(io::DEFAULT);
+    let _unchanged = from.lock_to_decode(false)?.filter(|_| !calls_program(&wanted, &io));
     let blocksize = if wanted.blocksize == 0 { own.blocksize } else { wanted.blocksize };
     let key = |c: &blosc2_cparams, blocksize: i32| {
         (c.typesize, c.clevel, c.compcode, c.use_dict != 0, blocksize, c.filters, c.filters_meta)
