@@ -130,6 +130,14 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
+        let whole;
+        let chunk = if header::is_lazy(chunk) {
+            // SAFETY: a context's super-chunk is valid.
+            whole = unsafe { schunk::stored_after(context, chunk) }?;
+            &whole[..]
+        } else {
+            chunk
+        };
         let blocks = context.blocks(chunk)?;
         ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
         ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
@@ -158,7 +166,7 @@ pub unsafe extern "C" fn blosc2_vlchunk_get_nblocks(
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let chunk = unsafe { chunk_at(src, srcsize) }?;
-        let header = b2_chunk::ChunkHeader::parse(chunk)?;
+        let header = schunk::parsed_header(chunk)?;
         ensure(header.is_vl(), code::INVALID_PARAM)?;
         ensure(!nblocks.is_null(), code::NULL_POINTER)?;
         // SAFETY: as above.

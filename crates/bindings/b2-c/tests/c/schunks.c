@@ -344,6 +344,30 @@ static void indexed(bool contiguous, char *urlpath) {
   }
 }
 
+/* A lazy chunk of two blocks: header, starts of the blocks, number of the chunk, offset, and sizes of the blocks. */
+static void lazy_blocks(blosc2_schunk *schunk) {
+  uint8_t *block;
+  int32_t size;
+  uint8_t *lazy, plain[16];
+  bool needs_free;
+  int len = blosc2_schunk_get_lazychunk(schunk, 0, &lazy, &needs_free), least = BLOSC_EXTENDED_HEADER_LENGTH + 2 * 8 + 12;
+  CHECK(len == least && needs_free);
+  CHECK(blosc2_vlchunk_get_nblocks(lazy, len, &size) == 0 && size == 2);
+  CHECK(blosc2_vldecompress_block_ctx(schunk->dctx, lazy, len, 0, &block, &size) == 5 && memcmp(block, "alpha", 5) == 0);
+  free(block);
+  CHECK(blosc2_decompress_ctx(schunk->dctx, lazy, len, plain, sizeof(plain)) == 16 && memcmp(plain, "alphaomega", 10) == 0);
+  void *blocks[2];
+  int32_t lengths[2];
+  CHECK(blosc2_vldecompress_ctx(schunk->dctx, lazy, len, blocks, lengths, 2) == 2 && lengths[1] == 11);
+  CHECK(memcmp(blocks[1], "omega omega", 11) == 0);
+  free(blocks[0]);
+  free(blocks[1]);
+  CHECK(blosc2_decompress_ctx(schunk->dctx, lazy, len - 1, plain, sizeof(plain)) < 0);
+  memset(lazy + len - 8, 0, 4);
+  CHECK(blosc2_vldecompress_block_ctx(schunk->dctx, lazy, len, 0, &block, &size) == BLOSC2_ERROR_INVALID_HEADER);
+  free(lazy);
+}
+
 static void any_blocks(char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 1;
@@ -357,6 +381,9 @@ static void any_blocks(char *urlpath) {
   int32_t size;
   CHECK(blosc2_schunk_get_vlblock(schunk, 0, 1, &block, &size) == 11 && memcmp(block, "omega", 5) == 0);
   free(block);
+  if (urlpath != NULL) {
+    lazy_blocks(schunk);
+  }
   CHECK(blosc2_schunk_append_buffer(schunk, data, 100) < 0);
   blosc2_schunk_free(schunk);
   blosc2_remove_urlpath(urlpath);

@@ -3,6 +3,7 @@
 use b2_chunk::LazyChunk;
 
 use super::*;
+use crate::core::header::is_lazy;
 use crate::core::store::whole_chunk;
 
 /// Returns the whole chunk of a lazy one, from the context's super-chunk.
@@ -22,19 +23,32 @@ pub(crate) unsafe fn stored_after(context: &Context, lazy: &[u8]) -> Result<Byte
     Ok(chunk)
 }
 
-/// Returns the chunk number of a lazy chunk.
+/// Parses the header of a chunk, which may be lazy.
+pub(crate) fn parsed_header(chunk: &[u8]) -> Result<ChunkHeader> {
+    let Some(mut header) = chunk.first_chunk::<EXTENDED_HEADER>().copied().filter(|_| is_lazy(chunk)) else {
+        return Ok(ChunkHeader::parse(chunk)?);
+    };
+    header[EXTENDED_HEADER - 1] &= !8;
+    Ok(ChunkHeader::parse(&header)?)
+}
+
+/// Returns the chunk number of a lazy chunk, after checking that the sizes of its blocks are there and possible.
 fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
     let int = |at: usize| {
         let bytes = lazy.get(at..at.checked_add(4)?)?;
         Some(i32::from_le_bytes(bytes.try_into().ok()?))
     };
-    let find = || {
-        let (nbytes, blocksize) = (length(int(4)?).ok()?, length(int(8)?).ok()?);
-        let nblocks = nbytes.div_ceil(blocksize.max(1));
-        let starts = if lazy.get(2)? & 2 != 0 { 0 } else { nblocks };
-        length(int(EXTENDED_HEADER + 4 * starts)?).ok()
-    };
-    find().ok_or(Error(code::INVALID_HEADER))
+    let header = parsed_header(lazy)?;
+    // The chunk number follows the starts of the blocks, then come an offset and the sizes of the blocks.
+    let nblocks = header.nblocks();
+    let trailer = EXTENDED_HEADER + if header.is_memcpyed() { 0 } else { nblocks.saturating_mul(4) };
+    let mut sizes =
+        (0..nblocks).map(|nblock| int(trailer.checked_add(12)?.checked_add(nblock.checked_mul(4)?)?));
+    // A block of variable length starts with its length.
+    let least = if header.is_vl() { 4 } else { 0 };
+    let possible = sizes.all(|size| size.is_some_and(|size| size >= least));
+    let nchunk = int(trailer).filter(|_| possible).and_then(|nchunk| length(nchunk).ok());
+    nchunk.ok_or(Error(code::INVALID_HEADER))
 }
 
 /// Returns a chunk of a frame as a lazy chunk.
@@ -46,7 +60,7 @@ pub(super) fn lazy_chunk(store: &mut ChunkStore, nchunk: usize) -> Result<ChunkB
         if let Entry::Stored(offset) = chunk.entry()? {
             let head = chunk.head()?;
             let header = head.header();
-            if header.special().is_none() && !header.is_vl() && header.nbytes() > 0 {
+            if header.special().is_none() && header.nbytes() > 0 && head.nblocks() == header.nblocks() {
                 return Ok(ChunkBytes::Read(without_blocks(&head, nchunk, offset).into()));
             }
         }

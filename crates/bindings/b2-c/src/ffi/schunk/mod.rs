@@ -36,7 +36,7 @@ use crate::ffi::{
 };
 
 pub(crate) use items::{fill_special, gather};
-pub(crate) use lazy::stored_after;
+pub(crate) use lazy::{parsed_header, stored_after};
 pub(crate) use meta::update_meta;
 pub(crate) use open::{
     blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
