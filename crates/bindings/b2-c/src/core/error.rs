@@ -4,7 +4,7 @@ use std::io;
 
 use b2_chunk::codecs::CodecError;
 use b2_chunk::{ChunkError, ErrorKind};
-use b2_core::OutOfMemory;
+use b2_core::{Cancelled, OutOfMemory};
 use b2_frame::FrameError;
 
 use crate::abi::code;
@@ -97,6 +97,13 @@ fn source_code(error: &ChunkError) -> Error {
 impl From<OutOfMemory> for Error {
     fn from(_: OutOfMemory) -> Self {
         Self(code::MEMORY_ALLOC)
+    }
+}
+
+/// For the engine's types: C programs cannot cancel a call.
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Self {
+        Self(code::FAILURE)
     }
 }
 

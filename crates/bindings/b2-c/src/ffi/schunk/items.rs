@@ -410,7 +410,46 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
     })
 }
 
-/// Copies items, given in order as pairs of position in `buffer` and number. Each block is decompressed once.
+/// The items to read: their positions in the buffer, and the bytes of their chunks at which they start.
+type Items = Vec<(usize, usize)>;
+
+/// Those in one block.
+struct BlockItems {
+    nchunk: usize,
+    /// The bytes of the block in its chunk.
+    block: Range<usize>,
+    /// Where its items are in the list of all items.
+    items: Range<usize>,
+    /// The chunk, if it is in memory.
+    listed: Option<ChunkBytes>,
+}
+
+impl BlockItems {
+    /// Reads the block, and copies its items to their positions.
+    fn copy(
+        &self,
+        (items, size): (&Items, usize),
+        block: &mut Vec<u8>,
+        buffer: &Mutex<&mut [u8]>,
+        mut read: impl FnMut(Range<usize>, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = b2_core::memory::sized(block, self.block.len())?;
+        read(self.block.clone(), bytes)?;
+        let mut buffer = locked(buffer);
+        for &(place, at) in items.get(self.items.clone()).unwrap_or_default() {
+            let room = buffer.get_mut(place * size..(place + 1) * size).ok_or(Error(code::INVALID_PARAM))?;
+            match bytes.get(at - self.block.start..at - self.block.start + size) {
+                Some(item) => room.copy_from_slice(item),
+                // Blocks may end inside an item.
+                None => read(at..at + size, room)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies items, given in order as pairs of position in `buffer` and number. Each block is decompressed once, on several
+/// threads if the context has them and no callbacks of the program may run.
 pub(crate) fn gather(
     state: &SchunkState,
     size: usize,
@@ -418,33 +457,76 @@ pub(crate) fn gather(
     items: &mut dyn Iterator<Item = (usize, usize)>,
     buffer: &mut [u8],
 ) -> Result<()> {
-    let (mut block, mut held) = (Vec::new(), (usize::MAX, 0..0));
+    let (mut list, mut blocks) = (Items::new(), Vec::<BlockItems>::new());
     let mut sizes = (usize::MAX, 0, 1);
     for (place, item) in items {
         let byte = item * size;
         let (nchunk, at) = (byte / chunksize, byte % chunksize);
-        if held.0 != nchunk || !held.1.contains(&at) {
-            if sizes.0 != nchunk {
-                let (header, _) = state.store().header(nchunk)?;
-                sizes = (nchunk, header.nbytes(), header.blocksize().max(1));
-            }
-            let (_, nbytes, blocksize) = sizes;
-            let start = at / blocksize * blocksize;
-            // Blocks may end inside an item.
-            let end = nbytes.min((start + blocksize).max(at + size));
-            ensure(at + size <= end, code::DATA)?;
-            let block = b2_core::memory::sized(&mut block, end - start)?;
-            state.read(nchunk, start..end, block)?;
-            held = (nchunk, start..end);
-        }
-        let from = at - held.1.start;
-        if at + size > held.1.end {
-            state.read(nchunk, at..at + size, &mut buffer[place * size..(place + 1) * size])?;
+        b2_core::memory::push(&mut list, (place, at))?;
+        if let Some(last) = blocks.last_mut().filter(|last| last.nchunk == nchunk && last.block.contains(&at))
+        {
+            last.items.end = list.len();
             continue;
         }
-        buffer[place * size..(place + 1) * size].copy_from_slice(&block[from..from + size]);
+        if sizes.0 != nchunk {
+            let (header, _) = state.store().header(nchunk)?;
+            sizes = (nchunk, header.nbytes(), header.blocksize().max(1));
+        }
+        let (_, nbytes, blocksize) = sizes;
+        let start = at / blocksize * blocksize;
+        let end = nbytes.min((start + blocksize).max(at + size));
+        ensure(at + size <= end, code::DATA)?;
+        let listed = match &mut *state.store() {
+            ChunkStore::Frame(_) => None,
+            memory => Some(memory.chunk(nchunk)?),
+        };
+        let block = BlockItems { nchunk, block: start..end, items: list.len() - 1..list.len(), listed };
+        b2_core::memory::push(&mut blocks, block)?;
     }
-    Ok(())
+    let buffer = Mutex::new(buffer);
+    // After an error, for example because another handle has replaced a chunk, chunks are read as a whole.
+    if gather_in_parallel(state, (&list, size), &blocks, &buffer).is_ok_and(|done| done) {
+        return Ok(());
+    }
+    let mut plain = Vec::new();
+    blocks.iter().try_for_each(|block| {
+        block.copy((&list, size), &mut plain, &buffer, |range, dst| state.read(block.nchunk, range, dst))
+    })
+}
+
+/// Returns whether the blocks were read.
+fn gather_in_parallel(
+    state: &SchunkState,
+    items: (&Items, usize),
+    blocks: &[BlockItems],
+    buffer: &Mutex<&mut [u8]>,
+) -> Result<bool> {
+    let dctx = state.dctx()?;
+    if dctx.dparams().nthreads < 2 || dctx.hooks.has_postfilter() || has_own_plugins() {
+        return Ok(false);
+    }
+    let dparams = &dctx.decompression();
+    let frame = match &mut *state.store() {
+        ChunkStore::Frame(frame) => Some(frame.reader()?.clone()),
+        ChunkStore::MemoryChunks(_) => None,
+    };
+    let nbytes = blocks.iter().map(|block| block.block.len() as u64).sum();
+    let read = |plain: &mut Vec<u8>, block: &BlockItems| {
+        block.copy(items, plain, buffer, |range, dst| {
+            if let Some(chunk) = &block.listed {
+                return Ok(b2_chunk::ChunkRef::from_slice(chunk)?.get_bytes_into(
+                    range.start,
+                    dst,
+                    dparams,
+                )?);
+            }
+            let frame = frame.as_ref().ok_or(Error(code::FAILURE))?;
+            let start = part_of_frame(frame, block.nchunk, &range).ok_or(Error(code::FAILURE))?;
+            Ok(frame.read_bytes_into(start, dst)?)
+        })
+    };
+    b2_core::for_each(&dparams.control, usize::MAX, blocks.iter(), nbytes, || Ok(Vec::new()), read)?;
+    Ok(true)
 }
 
 /// Reorders the chunks: chunk n is the old chunk `offsets_order[n]`.
