@@ -343,6 +343,7 @@ fn kind<'py>(py: Python<'py>, of: &Type) -> PyResult<Bound<'py, PyTuple>> {
         Type::LongText { is_utf8, .. } => ("vlen text", is_utf8).into_pyobject(py),
         Type::Sequence { base, .. } => ("vlen", kind(py, base)?).into_pyobject(py),
         Type::Reference { size, is_region, .. } => ("reference", size, is_region).into_pyobject(py),
+        Type::StdReference { size, .. } => ("std reference", size).into_pyobject(py),
         Type::Other { size, what, .. } => ("other", size, what).into_pyobject(py),
         _ => ("other", 0, "an unknown type").into_pyobject(py),
     }

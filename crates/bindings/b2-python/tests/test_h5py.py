@@ -1,5 +1,6 @@
 """b2kit.h5py compared with h5py: all contents of files, and random selections."""
 
+import ctypes
 import io
 import multiprocessing
 import os
@@ -9,7 +10,9 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
+import b2kit
 import b2kit.h5py as ours
 import numpy as np
 import pytest
@@ -236,6 +239,112 @@ def test_what_leads_to_others(tmp_path, libver):
         assert own.attrs["list"].tolist() == ["a", "b"]
     with ours.File(path, decode_strings=False) as own:
         assert own.attrs["text"] == "schön".encode()
+
+
+# It is called directly for what h5py does not write.
+with_library = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the place of h5py's HDF5 library is known for Linux")
+STD_REFERENCE = ctypes.c_uint8 * 64
+
+
+def std_references(file, other):
+    """Writes references of the type H5T_STD_REF, which h5py does not, through the library that h5py has."""
+    [path] = (Path(h5py.__file__).parents[1] / "h5py.libs").glob("libhdf5-*.so*")
+    library, hid = ctypes.CDLL(path), ctypes.c_int64
+    library.H5Screate.restype = library.H5Dcreate2.restype = library.H5Acreate2.restype = library.H5Tvlen_create.restype = hid
+    kind = hid.in_dll(library, "H5T_STD_REF_g")
+
+    def checked(number):
+        assert number >= 0
+        return hid(number)
+
+    def reference(to, *more, file=file):
+        made = STD_REFERENCE()
+        checked(getattr(library, f"H5Rcreate_{to}")(hid(file.id.id), *more, hid(0), ctypes.byref(made)))
+        return made
+
+    def region(select, *more):
+        space = h5py.h5s.create_simple((4, 5))
+        getattr(space, f"select_{select}")(*more)
+        return reference("region", b"grid", hid(space.id))
+
+    grid, group = reference("object", b"grid"), reference("object", b"group")
+    regions = [
+        region("hyperslab", (1, 1), (2, 2), (1, 2)),
+        region("elements", np.array([[0, 0], [3, 4], [1, 2]], "u8")),
+        region("none"),
+        region("all"),
+    ]
+    elsewhere = reference("object", b"far", file=other), reference("attr", b"far", b"unit", file=other)
+    made = [grid, group, *regions, reference("attr", b"grid", "größe".encode()), *elsewhere, STD_REFERENCE()]
+    space = h5py.h5s.create_simple((len(made),))
+    for name in (b"std", b"std unwritten"):
+        data = checked(library.H5Dcreate2(hid(file.id.id), name, kind, hid(space.id), hid(0), hid(0), hid(0)))
+        if name == b"std":
+            checked(library.H5Dwrite(data, kind, hid(0), hid(0), hid(0), (STD_REFERENCE * len(made))(*made)))
+        library.H5Dclose(data)
+    owner, lists, axes = file["grid"].id, checked(library.H5Tvlen_create(kind)), h5py.h5s.create_simple((2,))
+    parts = [(STD_REFERENCE * len(part))(*part) for part in (made[6:1:-1], made[:1])]
+    data = checked(library.H5Dcreate2(hid(file.id.id), b"std lists", lists, hid(axes.id), hid(0), hid(0), hid(0)))
+    entries = [word for part in parts for word in (len(part), ctypes.addressof(part))]
+    checked(library.H5Dwrite(data, lists, hid(0), hid(0), hid(0), (ctypes.c_size_t * 4)(*entries)))
+    library.H5Dclose(data)
+    # What the library for dimension scales writes, if it is built for it.
+    attribute = checked(library.H5Acreate2(hid(owner.id), b"DIMENSION_LIST", lists, hid(axes.id), hid(0), hid(0)))
+    scales = [reference("object", name) for name in (b"y", b"x")]
+    entries = [word for scale in scales for word in (1, ctypes.addressof(scale))]
+    checked(library.H5Awrite(attribute, lists, (ctypes.c_size_t * 4)(*entries)))
+    for what in (lambda: library.H5Aclose(attribute), lambda: library.H5Tclose(lists), *[lambda r=r: library.H5Rdestroy(r) for r in made[:-1] + scales]):
+        what()
+
+
+def with_std_references(folder, libver="earliest"):
+    with h5py.File(folder / "x.h5", "w", libver=libver) as file, h5py.File(folder / "other.h5", "w") as other:
+        file["grid"], file["y"], file["x"] = np.arange(20).reshape(4, 5), np.arange(4), np.arange(5)
+        file["grid"].attrs["größe"] = 3
+        for name in "yx":
+            file[name].make_scale(name)
+        file.create_group("group")
+        other["far"] = [7]
+        other["far"].attrs["unit"] = "K"
+        # The file is named as the program that writes had it.
+        previous = os.getcwd()
+        os.chdir(folder)
+        try:
+            with h5py.File("other.h5", "r+") as other:
+                std_references(file, other)
+        finally:
+            os.chdir(previous)
+    return folder / "x.h5"
+
+
+@with_library
+@pytest.mark.parametrize("libver", ["earliest", "v110", "latest"])
+def test_references_of_hdf5_1_12(tmp_path, libver):
+    path = with_std_references(tmp_path, libver)
+    grid = np.arange(20).reshape(4, 5)
+    with ours.File(path) as file:
+        found = file["std"][...]
+        assert ours.check_ref_dtype(file["std"].dtype) is ours.Reference and file["std"].id.get_type().get_class() == ours.h5t.REFERENCE
+        assert [type(item).__name__ for item in found] == (
+            ["Reference"] * 2 + ["RegionReference"] * 4 + ["AttributeReference", "Reference", "AttributeReference", "Reference"]
+        )
+        assert [file[item].name for item in found[:7]] == ["/grid", "/group", *["/grid"] * 5]
+        assert found[0] == file["grid"].ref
+        expected = [grid[1:3, 1:4:2], grid[[0, 3, 1], [0, 4, 2]], grid[:0, :0], grid]
+        for item, items in zip(found[2:6], expected):
+            assert np.array_equal(file[item][item], items)
+            with pytest.raises(ValueError):
+                file["x"][item]
+        assert file[found[6]].attrs[found[6].name] == 3
+        assert file[found[7]][...].tolist() == [7] and file[found[8]].attrs[found[8].name] == "K"
+        assert not found[9] and not any(file["std unwritten"][...])
+        assert [list(part) for part in file["std lists"]] == [list(found[6:1:-1]), list(found[:1])]
+        assert [dim[0].name for dim in file["grid"].dims] == ["/y", "/x"]
+    with ours.File(path, external_links="never") as file, pytest.raises(KeyError):
+        file[file["std"][7]]
+    assert b2kit.open(path, key="/grid").attrs["_ARRAY_DIMENSIONS"] == ["y", "x"]
+    with pytest.raises(errors.UnsupportedError):
+        b2kit.open(path, key="/std")
 
 
 def test_filters(tmp_path):
@@ -926,14 +1035,18 @@ def test_anndata_reads_files(tmp_path):
     subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(lines)], cwd=tmp_path, check=True)
 
 
-def test_damaged_files_are_errors(tmp_path):
+@pytest.mark.parametrize("kind", ["objects", pytest.param("references of HDF5 1.12", marks=with_library)])
+def test_damaged_files_are_errors(tmp_path, kind):
     """Any byte may be wrong: reads return values or raise exceptions."""
     path, rng = tmp_path / "x.h5", np.random.default_rng(8)
-    with h5py.File(path, "w") as file:
-        objects(file)
-        layout = h5py.VirtualLayout((4, 5), "i8")
-        layout[1:3] = h5py.VirtualSource(file["grid"])[:2]
-        file.create_virtual_dataset("virtual", layout)
+    if kind == "objects":
+        with h5py.File(path, "w") as file:
+            objects(file)
+            layout = h5py.VirtualLayout((4, 5), "i8")
+            layout[1:3] = h5py.VirtualSource(file["grid"])[:2]
+            file.create_virtual_dataset("virtual", layout)
+    else:
+        with_std_references(tmp_path)
     whole = path.read_bytes()
     count = 0
     for _ in range(many(250)):

@@ -113,6 +113,13 @@ pub enum Type {
         /// Whether it refers to a region of a data set.
         is_region: bool,
     },
+    /// A reference as HDF5 1.12 introduced it (`H5T_STD_REF`): each item tells whether it is to an object, a region of a data
+    /// set or an attribute, and whether that is in another file.
+    #[non_exhaustive]
+    StdReference {
+        /// Bytes.
+        size: usize,
+    },
     /// A type that NumPy does not have: its description.
     #[non_exhaustive]
     Other {
@@ -182,6 +189,7 @@ impl Type {
             | Self::PartialInt { size, .. }
             | Self::OtherFloat(OtherFloat { size, .. })
             | Self::Reference { size, .. }
+            | Self::StdReference { size }
             | Self::Float { size, .. }
             | Self::Complex { size, .. }
             | Self::Text { size, .. }
@@ -207,6 +215,17 @@ impl Type {
             Self::Array { base, .. } => base.is_in_heap(),
             _ => false,
         }
+    }
+
+    /// Returns the address of the object of the same file to which an item refers.
+    pub(super) fn object(&self, item: &[u8], offset_size: u8) -> Option<u64> {
+        let address = match self {
+            Self::Reference { is_region: false, .. } => item,
+            // An object, without flags, and the bytes of its address.
+            Self::StdReference { .. } => item.strip_prefix(&[2, 0, offset_size])?,
+            _ => return None,
+        };
+        Cursor::new(address).address(offset_size)
     }
 }
 
@@ -256,9 +275,11 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             Type::Opaque { size, tag: text_of(tag) }
         }
         6 => compound(cursor, size, flags & 0xFFFF, version, depth)?,
-        7 => match flags & 0xF {
-            is_region @ (0 | 1) => Type::Reference { size, is_region: is_region == 1 },
-            _ => Type::Other { size, what: "references of the kind of HDF5 1.12".into() },
+        7 => match (flags & 0xF, flags >> 4 & 0xF) {
+            (is_region @ (0 | 1), _) => Type::Reference { size, is_region: is_region == 1 },
+            // The second number is the version of the encoding.
+            (2..=4, 1) => Type::StdReference { size },
+            _ => Type::Other { size, what: "references of an unknown kind".into() },
         },
         8 => {
             let base = parse_at(cursor, depth.checked_add(1)?)?;

@@ -185,6 +185,9 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
             let to = if *is_region { "regions" } else { "objects" };
             return Err(UnsupportedItems::Unsupported(format!("references to {to}")));
         }
+        Type::StdReference { .. } => {
+            return Err(UnsupportedItems::Unsupported("references to objects, regions or attributes".into()));
+        }
         Type::PartialInt { size, bits, .. } => {
             return Err(UnsupportedItems::Unsupported(format!("integers of {bits} bits in {size} bytes")));
         }

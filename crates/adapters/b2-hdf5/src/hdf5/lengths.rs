@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
+use super::datatype::{self, Type};
 use super::messages::{Attribute, Space};
 use super::{Group, Hdf5, NO_VARIABLE, cursor, header, is_scale, messages, text_of};
 
@@ -68,10 +69,11 @@ impl Hdf5 {
             },
             _ => None,
         };
+        let Some(Type::Compound { fields, .. }) = datatype::parse(&list.kind) else { return 0 };
+        let [to, axis] = &fields[..] else { return 0 };
         let entries = list.data.chunks_exact(size.unwrap_or(0).max(1)).filter_map(|entry| {
-            let mut entry = cursor::Cursor::new(entry);
-            let address = entry.address(self.below.offset_size)?;
-            let axis = entry.u32()?;
+            let address = to.kind.object(entry.get(to.offset..)?, self.below.offset_size)?;
+            let axis = cursor::Cursor::new(entry.get(axis.offset..)?).u32()?;
             // In the byte order of the machine that wrote it.
             Some((address, axis.min(axis.swap_bytes())))
         });

@@ -583,14 +583,16 @@ impl Hdf5 {
     /// The addresses of the scales of the dimensions, the first one of each; `None` if no dimension has ever had one.
     fn scales(&self, stored: &[Attribute]) -> Result<Option<Vec<Option<u64>>>, String> {
         let Some(list) = stored.iter().find(|attr| attr.name == "DIMENSION_LIST") else { return Ok(None) };
-        let size = datatype::reference_size(self.below.offset_size);
-        let scales = list.data.chunks_exact(size.max(1)).map(|reference| {
-            let (count, scales) = self.below.sequence(reference, self.below.offset_size.into())?;
+        let (width, wrong) =
+            (self.below.offset_size, || "a reference to the scale of a dimension is malformed".to_owned());
+        let Some(Type::Sequence { base }) = datatype::parse(&list.kind) else { return Err(wrong()) };
+        let size = base.size(width).ok_or_else(wrong)?;
+        let scales = list.data.chunks_exact(datatype::reference_size(width).max(1)).map(|reference| {
+            let (count, scales) = self.below.sequence(reference, size)?;
             if count == 0 {
                 return Ok(None);
             }
-            let address = cursor::Cursor::new(&scales).address(self.below.offset_size);
-            address.map(Some).ok_or_else(|| "a reference to the scale of a dimension is cut off".to_owned())
+            base.object(&scales, width).map(Some).ok_or_else(wrong)
         });
         scales.collect::<Result<Vec<_>, _>>().map(Some)
     }

@@ -23,6 +23,7 @@ from b2kit.h5py._objects import AttributeManager, Datatype, HLObject
 from b2kit.h5py._others import use_in_anndata, use_in_h5netcdf
 from b2kit.h5py._select import MultiBlockSlice
 from b2kit.h5py._types import (
+    AttributeReference,
     Empty,
     Reference,
     RegionReference,
@@ -45,6 +46,7 @@ from b2kit.h5py._types import (
 __all__ = [
     "UNLIMITED",
     "AttributeManager",
+    "AttributeReference",
     "Dataset",
     "Datatype",
     "Empty",

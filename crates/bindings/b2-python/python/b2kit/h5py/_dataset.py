@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import posixpath
 from collections.abc import Iterator
 from functools import cached_property
@@ -533,10 +534,10 @@ class Dataset(HLObject):
         return self._kind.of_void(self._stored(chosen), self._heap)
 
     def _region(self, reference: RegionReference) -> Any:
-        if reference.address_of_reference != self._address:
+        is_elsewhere = reference._file is not None and os.path.basename(reference._file) != os.path.basename(self.file.filename)
+        if reference.address_of_reference != self._address or is_elsewhere:
             raise ValueError("Region reference must point to this dataset")
-        described = self._opened.objects.heap_object(reference._heap, reference._index, self._shown)
-        region, _ = parse_region(described, self._opened.address_size)
+        region, _ = parse_region(reference._region, 0)
         axes = region.axes(self.shape)
         if axes is not None:
             key = tuple(

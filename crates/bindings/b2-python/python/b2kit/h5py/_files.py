@@ -127,6 +127,8 @@ class Group(HLObject, Mapping[str, Any]):
         if not isinstance(reference, Reference) or not reference:
             raise ValueError("Invalid HDF5 object reference")
         address = reference.address_of_reference
+        if reference._file is not None:
+            return self._opened.other(reference._file)._dereference(Reference(address))
         name = "/" if address == self._opened.objects.root else None
         try:
             return self._child(self._opened, self.file, address, name, f"object {address}")

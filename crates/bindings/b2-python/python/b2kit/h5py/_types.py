@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit.errors import ArgumentError, IoError, WrongTypeError
+from b2kit.errors import ArgumentError, DamagedError, IoError, WrongTypeError
 
 __all__ = [
+    "AttributeReference",
     "Empty",
     "ItemType",
     "Reference",
@@ -74,8 +76,8 @@ class Reference:
 
     typecode = 0
 
-    def __init__(self, address: int = 0) -> None:
-        self._address = address
+    def __init__(self, address: int = 0, file: str | None = None) -> None:
+        self._address, self._file = address, file
 
     @property
     def address_of_reference(self) -> int:
@@ -100,15 +102,34 @@ class RegionReference(Reference):
 
     typecode = 1
 
-    def __init__(self, address: int = 0, heap: int = 0, index: int = 0) -> None:
-        super().__init__(address)
-        self._heap, self._index = heap, index
+    def __init__(self, address: int = 0, region: bytes = b"", file: str | None = None) -> None:
+        super().__init__(address, file)
+        # The description of the items.
+        self._region = region
 
     def __bool__(self) -> bool:
-        return self._heap not in (0, 2**64 - 1)
+        return bool(self._region)
 
     def __repr__(self) -> str:
         return "<HDF5 region reference>" if self else "<HDF5 region reference (null>"
+
+
+class AttributeReference(Reference):
+    """A reference of HDF5 1.12 to an attribute, which h5py cannot read: ``group[reference].attrs[reference.name]``."""
+
+    typecode = 4
+
+    def __init__(self, address: int = 0, name: str = "", file: str | None = None) -> None:
+        super().__init__(address, file)
+        self._name = name
+
+    @property
+    def name(self) -> Any:
+        """The name of the attribute."""
+        return shown_name(self._name)
+
+    def __repr__(self) -> str:
+        return "<HDF5 attribute reference>"
 
 
 class string_info(NamedTuple):
@@ -449,7 +470,7 @@ class ItemType:
         if name == "complex" or self._is_complex:
             return 6
         return {"int": 0, "bits": 0, "float": 1, "floats": 1, "text": 3, "vlen text": 3, "opaque": 5, "compound": 6}.get(
-            name, {"reference": 7, "enum": 8, "vlen": 9, "array": 10}.get(name, -1)
+            name, {"reference": 7, "std reference": 7, "enum": 8, "vlen": 9, "array": 10}.get(name, -1)
         )
 
     _is_complex = False
@@ -676,7 +697,9 @@ class ItemType:
         self._convert = convert
 
     def _vlen(self, address_size: int, base: tuple[Any, ...]) -> None:
-        inner = ItemType(base, address_size)
+        # HDF5 takes the bytes that a reference has in memory for each element, and stores those of the file one after the other.
+        nbytes = base[1] if base[0] == "std reference" and base[1] >= address_size + 10 else 0
+        inner = ItemType(("std reference", address_size + 10) if nbytes else base, address_size)
         self.stored, self.memory_size, self._what = np.dtype(f"V{address_size + 8}"), 16, inner._what
         if inner._dtype is None:
             return
@@ -684,7 +707,9 @@ class ItemType:
         size = inner.stored.itemsize
 
         def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
-            parts = heap.objects.sequences(np.ascontiguousarray(items).tobytes(), size, heap.name)
+            parts = heap.objects.sequences(np.ascontiguousarray(items).tobytes(), nbytes or size, heap.name)
+            if nbytes:
+                parts = [part[: len(part) // nbytes * size] for part in parts]
             # All elements are converted together, since each conversion of references reads the file.
             joined = inner.items(b"".join(parts), (sum(map(len, parts)) // size,), heap)
             found, at = [], 0
@@ -713,6 +738,20 @@ class ItemType:
                 found: list[Any] = [_region(part, address_size, heap) for part in parts]
             else:
                 found = [Reference(int.from_bytes(part, "little")) for part in parts]
+            return _objects(found, items.shape, dtype)
+
+        self._convert = convert
+
+    def _std_reference(self, address_size: int, size: int) -> None:
+        self.stored, self.memory_size = np.dtype(f"V{size}"), 64
+        dtype = self._dtype = ref_dtype
+        if size != 10 + address_size:
+            self._dtype, self._what = None, f"references of {size} bytes"
+            return
+
+        def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            data = np.ascontiguousarray(items).tobytes()
+            found = [_std_reference(data[at : at + size], address_size, heap) for at in range(0, len(data), size)]
             return _objects(found, items.shape, dtype)
 
         self._convert = convert
@@ -793,7 +832,51 @@ def _region(part: bytes, address_size: int, heap: Heap) -> RegionReference:
     if address in (0, 2 ** (8 * address_size) - 1):
         return RegionReference()
     described = heap.objects.heap_object(address, index, heap.name)
-    return RegionReference(int.from_bytes(described[:address_size], "little"), address, index)
+    return RegionReference(int.from_bytes(described[:address_size], "little"), described[address_size:])
+
+
+def _std_reference(part: bytes, address_size: int, heap: Heap) -> Reference:
+    """Returns a reference as HDF5 1.12 stores it.
+
+    Raises
+    ------
+    DamagedError
+        It is malformed.
+    """
+    kind, flags = part[:2]
+    is_elsewhere = bool(flags & 1)
+    described = part[2:]
+    if kind == 0 and not any(part[6 : 6 + address_size]):
+        return Reference()
+    if kind not in (2, 3, 4) or flags > 1:
+        raise DamagedError(f"{heap.name}: a reference of kind {kind} with the flags {flags}")
+    if kind != 2 or is_elsewhere:
+        # The rest is an object of a heap.
+        nbytes, address, index = int.from_bytes(part[2:6], "little"), int.from_bytes(part[6 : 6 + address_size], "little"), part[-4:]
+        described = heap.objects.heap_object(address, int.from_bytes(index, "little"), heap.name)
+        if len(described) != nbytes:
+            raise DamagedError(f"{heap.name}: a reference of {nbytes} bytes has {len(described)}")
+    rest = io.BytesIO(described)
+
+    def take(nbytes: int) -> bytes:
+        found = rest.read(nbytes)
+        if len(found) != nbytes:
+            raise DamagedError(f"{heap.name}: a reference is cut off")
+        return found
+
+    def number(nbytes: int) -> int:
+        return int.from_bytes(take(nbytes), "little")
+
+    if number(1) != address_size:
+        raise DamagedError(f"{heap.name}: a reference by an address of another size")
+    address = number(address_size)
+    file = take(number(2)).decode("utf-8", "surrogateescape") if is_elsewhere else None
+    if kind == 2:
+        return Reference(address, file)
+    if kind == 4:
+        return AttributeReference(address, take(number(2)).decode("utf-8", "surrogateescape"), file)
+    nbytes, _rank = number(4), number(4)
+    return RegionReference(address, take(nbytes), file)
 
 
 def _objects(found: list[Any], shape: tuple[int, ...], dtype: _Dtype) -> np.ndarray[Any, Any]:
