@@ -269,7 +269,11 @@ for label in ["none", "lz4", "zstd"]:
 h5("bitshuffle_tail", "filter bitshuffle, items that do not fill a group", data(np.arange(1003, dtype="<u2"), chunks=(1003,), **hdf5plugin.Bitshuffle(cname="lz4")))
 h5("bzip2", "filter bzip2", data(floats, chunks=(16, 20), **hdf5plugin.BZip2()))
 h5("lz4", "filter lz4", data(floats, chunks=(16, 20), **hdf5plugin.LZ4()))
-h5("zfp", "filter zfp", data(floats, chunks=(16, 20), **hdf5plugin.Zfp(reversible=True)), word="zfp")
+for label, option in {"rate": 12, "precision": 20, "accuracy": 0.01, "reversible": True}.items():
+    for kind in ["<f4", "<f8", "<i4", "<u8"]:
+        h5(f"zfp_{label}_{kind[1:]}", f"filter zfp, {label}, {kind}", data((floats * 100).astype(kind), chunks=(16, 20), **hdf5plugin.Zfp(**{label: option})))
+h5("zfp_lengths_of_1", "filter zfp, chunks with lengths of 1", data(smooth((3, 9, 1, 14)), chunks=(1, 5, 1, 7), **hdf5plugin.Zfp(rate=9)))
+h5("zfp_shuffle_fletcher32", "filters shuffle, zfp and fletcher32", data(floats, chunks=(16, 20), shuffle=True, fletcher32=True, **hdf5plugin.Zfp(reversible=True)))
 
 # Types.
 for kind in ["|i1", "|u1", *(f"{order}{code}" for order in "<>" for code in ["i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])]:

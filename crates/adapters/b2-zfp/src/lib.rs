@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use b2_codecs::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use zfp_rs::{
-    ZfpBitStream, ZfpConfig, ZfpDimensionality, ZfpField, ZfpFieldMut, ZfpScalar, ZfpScalarType,
-    ZfpStreamAlignment,
+    ZfpBitStream, ZfpConfig, ZfpDimensionality, ZfpField, ZfpFieldMut, ZfpHeaderMask, ZfpScalar,
+    ZfpScalarType, ZfpStreamAlignment,
 };
 
 /// The zfp codec with an absolute error bound (codec 33).
@@ -55,7 +55,7 @@ codec!(FixedRate, CodecId::ZFP_FIXED_RATE, "zfp_rate");
 struct StreamLayout {
     id: CodecId,
     config: ZfpConfig,
-    double: bool,
+    scalar: ZfpScalarType,
     /// Length along each axis, from x on; 0 for unused axes.
     dims: [usize; 4],
     nbytes: u64,
@@ -64,9 +64,9 @@ struct StreamLayout {
 impl StreamLayout {
     fn new(id: CodecId, cx: &CodecContext<'_>) -> Result<Self, CodecError> {
         let unsupported = |what| CodecError::unsupported(id, what);
-        let (scalar, double) = match cx.itemsize {
-            4 => (ZfpScalarType::F32, false),
-            8 => (ZfpScalarType::F64, true),
+        let scalar = match cx.itemsize {
+            4 => ZfpScalarType::F32,
+            8 => ZfpScalarType::F64,
             _ => return Err(unsupported("items other than floats of 4 or 8 bytes")),
         };
         let (dimensionality, guard_bits) = match cx.blockshape.len() {
@@ -95,7 +95,14 @@ impl StreamLayout {
                     .map_err(|e| CodecError::backend(id, e.to_string()))?
             }
         };
-        Ok(Self { id, config, double, dims, nbytes })
+        Ok(Self { id, config, scalar, dims, nbytes })
+    }
+
+    fn itemsize(&self) -> u64 {
+        match self.scalar {
+            ZfpScalarType::I32 | ZfpScalarType::F32 => 4,
+            ZfpScalarType::I64 | ZfpScalarType::F64 => 8,
+        }
     }
 
     fn check_len(&self, len: usize) -> Result<(), CodecError> {
@@ -115,15 +122,28 @@ impl StreamLayout {
         src: &[u8],
         dst: &mut [u8],
         to_le: impl Fn(T) -> [u8; N],
-    ) -> Result<(), CodecError> {
-        let mut items = vec![T::default(); dst.len() / N];
+    ) -> Result<usize, CodecError> {
+        let mut items = Vec::new();
+        items.try_reserve_exact(dst.len() / N).map_err(|e| self.backend(e))?;
+        items.resize(dst.len() / N, T::default());
         let mut field = ZfpFieldMut::new(&mut items, self.dims).map_err(|e| self.backend(e))?;
         let mut stream = ZfpBitStream::from_words(words(src).map_err(|e| self.backend(e))?);
-        stream.decompress(&self.config, &mut field).map_err(|e| self.backend(e))?;
+        let read = stream.decompress(&self.config, &mut field).map_err(|e| self.backend(e))?;
         for (out, item) in dst.as_chunks_mut::<N>().0.iter_mut().zip(items) {
             *out = to_le(item);
         }
-        Ok(())
+        Ok(read)
+    }
+
+    /// Decodes a stream, and returns how many bytes of it were read.
+    fn decode_stream(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, CodecError> {
+        self.check_len(dst.len())?;
+        match self.scalar {
+            ZfpScalarType::I32 => self.decode_items(src, dst, i32::to_le_bytes),
+            ZfpScalarType::I64 => self.decode_items(src, dst, i64::to_le_bytes),
+            ZfpScalarType::F32 => self.decode_items(src, dst, f32::to_le_bytes),
+            ZfpScalarType::F64 => self.decode_items(src, dst, f64::to_le_bytes),
+        }
     }
 
     fn encode_items<T: ZfpScalar, const N: usize>(
@@ -134,8 +154,7 @@ impl StreamLayout {
     ) -> Result<Encoded, CodecError> {
         let items: Vec<T> = src.as_chunks::<N>().0.iter().map(|item| from_le(*item)).collect();
         let field = ZfpField::new(&items, self.dims).map_err(|e| self.backend(e))?;
-        let scalar = if self.double { ZfpScalarType::F64 } else { ZfpScalarType::F32 };
-        let capacity = self.config.maximum_size(scalar, self.dims);
+        let capacity = self.config.maximum_size(self.scalar, self.dims);
         let capacity = capacity.ok_or_else(|| self.backend("the block is too large"))?;
         let mut stream = ZfpBitStream::new(capacity).map_err(|e| self.backend(e))?;
         let len = stream.compress(&self.config, &field).map_err(|e| self.backend(e))?;
@@ -172,20 +191,67 @@ impl Encoder for StreamLayout {
             // The block is incomplete: the caller stores it uncompressed.
             return Ok(Encoded::TooBig);
         }
-        match self.double {
-            true => self.encode_items(src, dst, f64::from_le_bytes),
-            false => self.encode_items(src, dst, f32::from_le_bytes),
+        match self.scalar {
+            ZfpScalarType::F64 => self.encode_items(src, dst, f64::from_le_bytes),
+            _ => self.encode_items(src, dst, f32::from_le_bytes),
         }
     }
 }
 
 impl Decoder for StreamLayout {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
-        self.check_len(dst.len())?;
-        match self.double {
-            true => self.decode_items(src, dst, f64::to_le_bytes),
-            false => self.decode_items(src, dst, f32::to_le_bytes),
+        self.decode_stream(src, dst).map(|_| ())
+    }
+}
+
+/// zfp's header: the type and the shape of the items, and the mode. HDF5's filter 32013 stores it apart from the streams.
+pub struct Header(StreamLayout);
+
+impl std::fmt::Debug for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Header")
+            .field("config", &self.0.config)
+            .field("dims", &self.0.dims)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Header {
+    /// Parses a header. `None` if it is malformed or of another version of the format than 5.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let found = ZfpBitStream::from_words(words(bytes).ok()?).read_header(ZfpHeaderMask::FULL).ok()?;
+        if found.bits_read > bytes.len().checked_mul(8)? {
+            return None;
         }
+        let (items, config) = (found.metadata?, found.config?);
+        // The errors of streams, which have it, are not returned.
+        let id = CodecId::ZFP_FIXED_PRECISION;
+        let mut layout = StreamLayout { id, config, scalar: items.scalar_type, dims: items.dims, nbytes: 0 };
+        let used = items.dims.iter().filter(|&&length| length > 0);
+        layout.nbytes = used.fold(layout.itemsize(), |n, &length| n.saturating_mul(length as u64));
+        Some(Self(layout))
+    }
+
+    /// Returns the size of an item, in bytes.
+    pub fn itemsize(&self) -> usize {
+        self.0.itemsize() as usize
+    }
+
+    /// Returns the size of the decoded items, in bytes.
+    pub fn nbytes(&self) -> u64 {
+        self.0.nbytes
+    }
+
+    /// Returns the maximum size of a stream, in bytes; `None` if it does not fit into memory.
+    pub fn maximum_size(&self) -> Option<usize> {
+        self.0.config.maximum_size(self.0.scalar, self.0.dims)
+    }
+
+    /// Decodes a stream to little-endian items, which fill `dst`. `None` if it is shorter or longer than the items need, in words of
+    /// 8 bytes, or if `dst` has another size than [`nbytes`](Self::nbytes).
+    pub fn decode(&self, src: &[u8], dst: &mut [u8]) -> Option<()> {
+        let read = self.0.decode_stream(src, dst).ok()?;
+        (read.div_ceil(WORD_LEN) == src.len().div_ceil(WORD_LEN)).then_some(())
     }
 }
 

@@ -381,15 +381,23 @@ def test_filters_of_plugins(tmp_path):
     with h5py.File(path, "w") as file:
         for n, filters in enumerate(used):
             file.create_dataset(f"{n}", data=items, chunks=(20, 30), **filters)
-        file.create_dataset("zfp", data=items.astype("f4"), chunks=(20, 30), **plugins.Zfp(rate=8))
-    compare = [f"{n}" for n in range(len(used))]
+        for n, options in enumerate([{"rate": 8}, {"precision": 20}, {"accuracy": 0.5}, {"reversible": True}]):
+            for kind in ("f4", "f8", "i4", "i8"):
+                for shape in ((4200,), (60, 70), (6, 10, 70), (6, 10, 5, 14)):
+                    chunks = tuple(-(-length // 2) for length in shape)
+                    data = items.astype(kind).reshape(shape)
+                    file.create_dataset(f"zfp {n} {kind} {len(shape)}", data=data, chunks=chunks, **plugins.Zfp(**options))
     with h5py.File(path) as theirs, ours.File(path) as own:
-        for name in compare:
+        assert len(own) == len(used) + 64
+        for name in theirs:
             compare_data(theirs[name], own[name])
+    with h5py.File(path, "a") as file:
+        file.create_dataset("sz3", data=items.astype("f4"), chunks=(20, 30), **plugins.SZ3(absolute=0.1))
+    with ours.File(path) as own:
         # Undecodable data are reported by name, and everything else is readable.
-        assert own["zfp"].shape == (60, 70) and own["zfp"].compression == "unknown"
-        with pytest.raises(errors.UnsupportedError, match="zfp"):
-            own["zfp"][0]
+        assert own["sz3"].shape == (60, 70) and own["sz3"].compression == "unknown"
+        with pytest.raises(errors.UnsupportedError, match="sz3"):
+            own["sz3"][0]
 
 
 def random_key(shape, rng):

@@ -11,6 +11,7 @@ mod lzf;
 mod nbit;
 mod scale_offset;
 mod szip;
+mod zfp;
 
 use b2_codecs::{CodecContext, CodecError, CodecId};
 use b2_core::{Control, Limits, memory};
@@ -30,6 +31,7 @@ const LZF: u16 = 32000;
 const BLOSC: u16 = 32001;
 const LZ4: u16 = 32004;
 const BITSHUFFLE: u16 = 32008;
+const ZFP: u16 = 32013;
 const ZSTD: u16 = 32015;
 pub(crate) const BLOSC2: u16 = 32026;
 
@@ -90,7 +92,9 @@ impl Filter {
             GZIP => codec(Id::ZLIB).is_some(),
             ZSTD => codec(Id::ZSTD).is_some(),
             SCALE_OFFSET => !self.has_binary_scale(),
-            SHUFFLE | FLETCHER32 | SZIP | NBIT | BZIP2 | LZF | BLOSC | LZ4 | BITSHUFFLE | BLOSC2 => true,
+            SHUFFLE | FLETCHER32 | SZIP | NBIT | BZIP2 | LZF | BLOSC | LZ4 | BITSHUFFLE | ZFP | BLOSC2 => {
+                true
+            }
             _ => false,
         }
     }
@@ -110,6 +114,8 @@ impl Filter {
         self.len_made(len).unwrap_or_else(|| match self.id {
             // Blocks may be as short as a few bytes, each with a header.
             LZ4 | BITSHUFFLE => len.saturating_mul(8).saturating_add(ROOM),
+            // Short dimensions are filled up to blocks of four items.
+            ZFP => zfp::most_coded(&self.params).unwrap_or(0),
             _ => len.saturating_add(len / 8).saturating_add(ROOM),
         })
     }
@@ -142,7 +148,7 @@ fn known(id: u16) -> Option<&'static str> {
         BLOSC => "blosc",
         LZ4 => "lz4",
         BITSHUFFLE => "bitshuffle",
-        32013 => "zfp",
+        ZFP => "zfp",
         ZSTD => "zstd",
         32017 => "sz",
         32024 => "sz3",
@@ -248,6 +254,7 @@ impl Pipeline {
                 false => Some(src.len()),
             },
             SZIP => szip::decoded_len(src),
+            ZFP => zfp::decoded_len(&filter.params),
             BLOSC => Some(blosc::decoded_len(src)?),
             BLOSC2 => Some(blosc::frame_len(src.clone(), &self.limits)?),
             _ => return Err(format!("{}, which is not supported", filter.name())),
@@ -292,6 +299,7 @@ impl Pipeline {
             LZ4 => bitshuffle::decode_lz4(&src, dst),
             BITSHUFFLE => bitshuffle::decode(params, &src, dst),
             SZIP => szip::decode(params, &src, dst),
+            ZFP => zfp::decode(params, &src, dst),
             NBIT => nbit::decode(params, &src, dst),
             SCALE_OFFSET => scale_offset::decode(params, &src, dst),
             BLOSC => {
