@@ -7,7 +7,7 @@ use b2_hdf5::{
 };
 use b2kit::Limits;
 use b2kit::frame::ReadAt;
-use numpy::PyArrayDescr;
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -257,6 +257,20 @@ impl Hdf5Objects {
     ) -> PyResult<Bound<'py, PyList>> {
         let found = self.run(py, |objects| objects.sequences(references, size, &name))?;
         PyList::new(py, found.iter().map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// Returns arrays of the elements of sequences. The dtype has no Python objects.
+    fn arrays<'py>(
+        &self,
+        py: Python<'py>,
+        references: &[u8],
+        dtype: &Bound<'py, PyArrayDescr>,
+        name: Name,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let size = dtype.itemsize();
+        let found = self.run(py, |objects| objects.sequences(references, size, &name))?;
+        let arrays = found.iter().map(|bytes| crate::reader::array_of(dtype, bytes));
+        PyList::new(py, arrays.collect::<PyResult<Vec<_>>>()?)
     }
 
     /// Returns the texts that references refer to, up to the first zero of each.

@@ -218,8 +218,9 @@ impl Hdf5Data {
             Some(_) => crate::dtype::to_numpy(py, view.slice.dtype())?,
             None => self.dtype.bind(py).clone(),
         };
-        let items = self.read(view, &dtype, threads, progress)?;
-        reader::copy_into(out, &dtype, &shape, &items)
+        let (data, slice) = (self.data.clone(), view.slice);
+        let how = How { threads, progress, ..How::default() };
+        reader::fill(out, &dtype, &shape, how, move |control, dst| data.read_slice(&slice, &control, dst))
     }
 }
 

@@ -173,14 +173,41 @@ pub(crate) fn filled<'py, E: EngineError + Send>(
     Ok(out)
 }
 
-/// Copies items of this shape and dtype into an existing NumPy array or another buffer.
-pub(crate) fn copy_into<'py>(
+/// Lets `read` write items of this shape and dtype to an existing NumPy array or another buffer, in C order: through a new array if
+/// it has another dtype or gaps.
+pub(crate) fn fill<'py, E: EngineError + Send>(
     out: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
-    items: &Bound<'py, PyUntypedArray>,
+    how: How,
+    read: impl FnOnce(Control, &mut [u8]) -> Result<(), E> + Send,
 ) -> PyResult<()> {
-    copy_to(writable(out, dtype, shape)?.as_any(), items)
+    let py = out.py();
+    let out = writable(out, dtype, shape)?;
+    let _alone = FillGuard::begin(&out)?;
+    if !out.dtype().is_equiv_to(dtype) || !out.is_c_contiguous() {
+        return copy_to(out.as_any(), filled(shape, dtype, how, read)?.as_any());
+    }
+    let len = out.len().saturating_mul(dtype.itemsize());
+    // SAFETY: `out` outlives the call, and has this many bytes. As usual with NumPy, its owner must not use its items meanwhile.
+    let items = unsafe { slice::from_raw_parts_mut(data(&out).cast::<u8>(), len) };
+    how.run(py, move |control| read(control, items))
+}
+
+/// Returns a new NumPy array of one dimension with these items, whose dtype has no Python objects.
+pub(crate) fn array_of<'py>(
+    dtype: &Bound<'py, PyArrayDescr>,
+    items: &[u8],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = dtype.py();
+    let size = dtype.itemsize();
+    if dtype.has_object() || size == 0 || !items.len().is_multiple_of(size) {
+        return Err(argument(py, format!("{} bytes are not items of {dtype}", items.len())));
+    }
+    let out = new_array(py, dtype, &[items.len() / size], Memory::Uninitialized)?;
+    // SAFETY: The new array has as many bytes, which no other code has seen.
+    unsafe { data(&out).cast::<u8>().copy_from_nonoverlapping(items.as_ptr(), items.len()) };
+    Ok(out)
 }
 
 /// Reads boxes of equal shape into `out`, or a new array, whose first dimension counts the boxes.

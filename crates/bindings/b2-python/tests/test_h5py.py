@@ -512,7 +512,8 @@ def test_views_and_other_ways_to_read(tmp_path):
         for n, call in enumerate(calls[:-1]):
             found = [outcome(lambda file=file: call(file)) for file in (theirs, own)]
             assert same(*(np.array(one, object) if isinstance(one, list) else one for one in found)), (n, found)
-        for source, target in ((None, None), (np.s_[1:3], np.s_[:2]), (np.s_[0], np.s_[3]), (np.s_[1, 2], np.s_[0, 0])):
+        alike = [(key, key) for key in (np.s_[:, 1:4], np.s_[2:4], np.s_[::2], np.s_[1:1], np.s_[..., 0])] + [(np.s_[[0, 2]], np.s_[:2]), (np.s_[:2], np.s_[[0, 2]])]
+        for source, target in ((None, None), (np.s_[1:3], np.s_[:2]), (np.s_[0], np.s_[3]), (np.s_[1, 2], np.s_[0, 0]), *alike):
             out = [np.zeros((4, 6), dtype) for dtype in ("i4", "i4", "f8", "f8")]
             for file, where in zip((theirs, own, theirs, own), out):
                 file["x"].read_direct(where, source, target)

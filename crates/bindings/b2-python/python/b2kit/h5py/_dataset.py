@@ -607,10 +607,7 @@ class Dataset(HLObject):
             raise TypeError("Empty datasets have no numpy representation")
         if not dest.flags.c_contiguous:
             raise TypeError("Array must be C-contiguous")
-        plain = self._kind.is_plain() and self.dtype.subdtype is None and self._description["layout"] not in ("virtual", "external")
-        is_whole = source_sel is None and dest_sel is None and dest.shape == self.shape and dest.size > 0
-        if plain and is_whole and dest.dtype == self._kind.stored:
-            self._data._read_into(Ellipsis, dest.view(f"V{dest.dtype.itemsize}"), self._opened.threads)
+        if self._is_read_directly(dest, source_sel, dest_sel):
             return
         found = self[...] if source_sel is None else self._selected(source_sel)
         if dest.dtype.kind != "O" and dest.dtype != found.dtype:
@@ -628,6 +625,23 @@ class Dataset(HLObject):
                     raise TypeError(f"Can't broadcast {shape} -> {place.shape}") from None
                 found = np.reshape(found, place.shape)
         dest[dest_sel if dest_sel is not None else ...] = found
+
+    def _is_read_directly(self, dest: np.ndarray[Any, Any], source_sel: Any, dest_sel: Any) -> bool:
+        """Reads a box to a contiguous part of an array without a copy, and returns whether that was possible."""
+        kind = self._kind
+        plain = kind.is_plain() and kind.stored.subdtype is None and self._description["layout"] not in ("virtual", "external")
+        args = (Ellipsis,) if source_sel is None else source_sel if isinstance(source_sel, tuple) else (source_sel,)
+        if not plain or not self.shape or any(isinstance(arg, (str, RegionReference)) or arg is None for arg in args):
+            return False
+        place, chosen = dest if dest_sel is None else dest[dest_sel], select(self.shape, args)
+        bounds = chosen.bounds() if isinstance(chosen, Box) and chosen.shape == np.shape(place) else None
+        # An index with lists makes a copy.
+        fits = isinstance(place, np.ndarray) and place.dtype == kind.stored and place.flags.c_contiguous and np.may_share_memory(place, dest)
+        if bounds is None or not fits or place.size == 0:
+            return False
+        key = tuple(slice(first, first + length) for first, length in zip(*bounds))
+        self._data._read_into(key, place.reshape(bounds[1]).view(f"V{place.dtype.itemsize}"), self._opened.threads)
+        return True
 
     def __array__(self, dtype: Any = None, copy: bool | None = True) -> np.ndarray[Any, Any]:
         if copy is False:

@@ -706,8 +706,13 @@ class ItemType:
         dtype = self._dtype = vlen_dtype(inner._dtype)
         size = inner.stored.itemsize
 
+        is_plain = inner.is_plain() and inner._dtype.subdtype is None and not inner._dtype.hasobject
+
         def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
-            parts = heap.objects.sequences(np.ascontiguousarray(items).tobytes(), nbytes or size, heap.name)
+            references = np.ascontiguousarray(items).tobytes()
+            if is_plain:
+                return _objects(heap.objects.arrays(references, inner.dtype, heap.name), items.shape, dtype)
+            parts = heap.objects.sequences(references, nbytes or size, heap.name)
             if nbytes:
                 parts = [part[: len(part) // nbytes * size] for part in parts]
             # All elements are converted together, since each conversion of references reads the file.
