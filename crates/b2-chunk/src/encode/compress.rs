@@ -684,16 +684,7 @@ fn new_header(nbytes: usize, cparams: &CParams) -> Result<ChunkHeader, ChunkErro
             format!("{nbytes} bytes, but a chunk has at most {MAX_CHUNK_NBYTES}"),
         ));
     }
-    let mut filters = cparams.filters();
-    for slot in &mut filters {
-        if slot.meta == 0
-            && slot.id != FilterId::NONE
-            && let Ok(itemsize) = i8::try_from(cparams.itemsize())
-            && cparams.plugins().filter_properties(*slot, cparams.itemsize()).zero_is_itemsize
-        {
-            slot.meta = itemsize.cast_unsigned();
-        }
-    }
+    let filters = cparams.plugins().stored_filters(cparams.filters(), cparams.itemsize());
     let (version, flags, udcodec) = match cparams.compatibility() {
         Compatibility::Blosc2 => (VERSION, flags::EXTENDED, cparams.codec().0),
         Compatibility::Blosc1 => (VERSION_BLOSC1, blosc1::filter_flags(&filters), 0),

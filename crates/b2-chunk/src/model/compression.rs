@@ -250,8 +250,8 @@ impl Compression {
     }
 }
 
-/// Returns the parameter of bytedelta for items of this size. It is 0, which means the item size, up to 127: then the header
-/// of a chunk stores the item size, and python-blosc2 opens the frame. Larger items get the largest
+/// Returns the parameter of bytedelta for items of this size. It is 0, which means the item size, up to 127: then headers
+/// store the item size, and python-blosc2 opens the frame. Larger items get the largest
 /// divisor of their size up to 127. A plane is then several bytes of the items, which compresses as well.
 fn bytedelta_planes(itemsize: usize) -> u8 {
     const MAX_PLANES: u8 = i8::MAX.cast_unsigned();

@@ -122,6 +122,22 @@ impl Plugins {
         }
     }
 
+    /// Returns filters as headers of chunks and frames store them: with the item size as the parameter of a filter for
+    /// which 0 means that. C-Blosc2 does the same.
+    #[doc(hidden)]
+    pub fn stored_filters(&self, mut filters: [FilterSlot; 6], itemsize: usize) -> [FilterSlot; 6] {
+        for slot in &mut filters {
+            if slot.meta == 0
+                && slot.id != FilterId::NONE
+                && let Ok(itemsize) = i8::try_from(itemsize)
+                && self.filter_properties(*slot, itemsize.cast_unsigned().into()).zero_is_itemsize
+            {
+                slot.meta = itemsize.cast_unsigned();
+            }
+        }
+        filters
+    }
+
     /// Estimates how expensive a chunk is to decode per byte, relative to a fast codec (blosclz, lz4).
     #[doc(hidden)]
     pub fn decoding_cost(&self, header: &ChunkHeader) -> u64 {

@@ -379,7 +379,8 @@ impl FrameParams {
             // machine.
             nthreads: (1, 1),
             has_vlmetalayers: false,
-            filters: self.filters,
+            // C-Blosc2 replaces 0 when it changes a metalayer, and the header would not match its sum.
+            filters: self.plugins.stored_filters(self.filters, self.typesize),
             codec: self.codec,
             codec_meta: self.codec_meta,
             use_dict: self.use_dict,

@@ -449,6 +449,10 @@ def test_bytedelta_of_items_of_any_size(tmp_path, itemsize):
     b2kit.asarray(x, path, filters=filters, chunks=400, blocks=100)
     theirs = blosc2.open(path, mode="a")
     assert theirs[:].tobytes() == data and theirs[399:401].tobytes() == x[399:401].tobytes()
+    # Inside the last chunk: this changes the shape in the header, and no data.
+    theirs.resize((1010,))
+    with pytest.warns(errors.ChangedWarning):
+        assert b2kit.open(path)[:].tobytes() == data + bytes(10 * itemsize)
     theirs[5:450] = x[0:445]
     theirs.resize((1100,))
     theirs[1000:] = x[100:200]
