@@ -158,6 +158,18 @@ impl Store {
     }
 }
 
+/// The file of a member of a store that can be changed, a directory. A small member, in a frame with others, is moved to
+/// a file of its own first.
+///
+/// # Errors
+/// Fails if there is no such store or member, or if the store cannot be changed.
+pub(crate) fn file_of(path: &Path, key: &str, lock: bool, global: Global) -> Result<PathBuf> {
+    let options = global.reading(path);
+    let store = b2_store::Store::open(path, &options).map_err(|error| plain(error, path))?;
+    let store = store.context("only members of stores in directories (.b2d) can be changed")?.lock(lock);
+    store.file_of(key, &options).map_err(|error| plain(error, path))
+}
+
 /// The error as the command reports it, whose context names the file.
 fn plain(error: StoreError, path: &Path) -> Error {
     match error {

@@ -11,11 +11,11 @@ use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use super::lossy;
 use crate::args::{FilesFrom, Global};
-use crate::files::{print, refuse_stdin, urls};
+use crate::files::{members, print, refuse_stdin, urls};
 use crate::formats::npy;
 use crate::print::{count, printable, short_size};
 use crate::process::{batch, one_line, say, signals};
-use crate::read::{Input, Items, Operand, input};
+use crate::read::{Input, Items, Operand, input, store};
 
 /// Holes up to this size, in bytes, are not worth a message.
 const HOLES: u64 = 1 << 20;
@@ -25,7 +25,7 @@ const MAX_SCANNED_CHUNKS: usize = 20_000;
 /// The file to change, and options for safety.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
-    /// A frame, or the directory of a sparse frame; changed in place, in one step
+    /// A frame, the directory of a sparse frame, or STORE.b2d::KEY; changed in place, in one step
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -56,8 +56,9 @@ impl Targets {
         run: impl Fn(&Target) -> Result<()>,
     ) -> Result<()> {
         batch::each(&self.listed.and(&self.files)?, |file| {
-            let target = Target { file: file.to_owned(), care: self.care };
+            let mut target = Target { file: file.to_owned(), care: self.care };
             if !self.dry_run {
+                target.file = target.path(global).with_context(|| target.named())?;
                 return run(&target);
             }
             let planned = refuse_url(file).and_then(|()| {
@@ -113,14 +114,22 @@ impl Target {
         self.file.display().to_string()
     }
 
+    /// The file to change: that of the member, if a member of a store is named.
+    fn path(&self, global: Global) -> Result<PathBuf> {
+        match members::split(&self.file) {
+            Some((store, key)) if store.exists() => store::file_of(&store, &key, !self.care.no_lock, global),
+            _ => Ok(self.file.clone()),
+        }
+    }
+
     /// Opens the file for editing, whether it holds an array or a super-chunk.
     ///
     /// # Errors
     /// Errors do not name the file; callers add its name.
     pub(crate) fn frame(&self, limit: VlmetaLimit, global: Global) -> Result<FrameEditor> {
-        let path = &self.file;
-        refuse_stdin(path, "cannot be changed in place: name the file")?;
-        refuse_url(path)?;
+        refuse_stdin(&self.file, "cannot be changed in place: name the file")?;
+        refuse_url(&self.file)?;
+        let path = &self.path(global)?;
         let there = fs::metadata(path)?;
         ensure!(there.is_dir() || there.is_file(), "neither a file nor a directory");
         match sniff(path)? {

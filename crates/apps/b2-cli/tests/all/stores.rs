@@ -278,3 +278,20 @@ fn commands_of_other_programs_are_recognised() {
         assert!(folder.fails(2, &[given]).contains(ours));
     }
 }
+
+#[test]
+fn members_are_changed_by_their_keys() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("s.b2d/g")).unwrap();
+    let rows = counting(20);
+    folder.pack("s.b2d/g/a.b2nd", &npy("<i4", false, "(2, 10)", &rows), &[]);
+    folder.write("more.npy", &npy("<i4", false, "(2, 10)", &rows));
+    let told = folder.change(&["append", "s.b2d::/g/a", "more.npy"]);
+    assert!(told.starts_with("s.b2d::/g/a: 2 positions appended"), "{told}");
+    folder.change(&["vlmeta", "set", "s.b2d::g/a", "unit", "\"K\""]);
+    folder.change(&["compact", "s.b2d::/g/a"]);
+    assert_eq!(folder.ok(&["cat", "s.b2d::/g/a"]), [&rows[..], &rows].concat());
+    assert!(folder.fails(1, &["append", "s.b2d::/none", "more.npy"]).contains("no such key"));
+    let told = folder.fails(1, &["append", "s.b2d/g/a.b2nd::/x", "more.npy"]);
+    assert!(told.contains("only members of stores in directories (.b2d) can be changed"), "{told}");
+}
