@@ -309,3 +309,18 @@ fn unlimited_dimensions_stay_unlimited() {
     assert_eq!(layers["unlimited"], serde_json::json!([0]));
     assert_eq!(folder.ok(&["cat", "again.nc::/v"]), folder.ok(&["cat", "three.b2d::/v"]));
 }
+
+#[test]
+fn texts_of_both_byte_orders_are_verified() {
+    let folder = Folder::new();
+    for (order, name) in [("<", "little"), (">", "big")] {
+        let characters = ['é', 'ü', '\0', 'b', '\0', '\0'].map(u32::from);
+        let raw: Vec<u8> = match order {
+            "<" => characters.iter().flat_map(|c| c.to_le_bytes()).collect(),
+            _ => characters.iter().flat_map(|c| c.to_be_bytes()).collect(),
+        };
+        folder.pack(name, &npy(&format!("{order}U3"), false, "(2,)", &raw), &[]);
+        folder.change(&["convert", name, &format!("{name}.h5"), "--verify"]);
+        assert_eq!(folder.ok(&["cat", &format!("{name}.h5::/{name}"), "--text"]), "éü\nb\n".as_bytes());
+    }
+}

@@ -15,6 +15,7 @@ use super::args::Compression;
 use super::job::{Job, compare};
 use crate::args::{Codec, Format, Source};
 use crate::files::{Output, members, recognition, stdio, write_through};
+use crate::formats::npy;
 use crate::print::{count, from_to, ratio, short_size};
 use crate::process::{Usage, signals};
 use crate::read::{Input, Store};
@@ -287,17 +288,23 @@ impl Job<'_> {
             };
             let data = file.data_set(name).with_context(named)?;
             let (have, need) = (data.dtype()?.itemsize().max(1), array.itemsize().max(1));
+            let is_big_endian_text = npy::shown_dtype(array).as_str().starts_with(">U");
             compare(array, |start, shape, dst| {
                 if have == need {
-                    return Ok(data.read_box(start, shape, dst)?);
+                    data.read_box(start, shape, dst)?;
+                } else {
+                    // Texts of variable length come back as long as the longest.
+                    ensure!(have < need, "items of {have} bytes, expected {need}");
+                    let mut items = crate::process::buffer(dst.len() / need * have)?;
+                    data.read_box(start, shape, &mut items)?;
+                    dst.fill(0);
+                    for (item, dst) in items.chunks_exact(have).zip(dst.chunks_exact_mut(need)) {
+                        dst[..have].copy_from_slice(item);
+                    }
                 }
-                // Texts of variable length come back as long as the longest.
-                ensure!(have < need, "items of {have} bytes, expected {need}");
-                let mut items = crate::process::buffer(dst.len() / need * have)?;
-                data.read_box(start, shape, &mut items)?;
-                dst.fill(0);
-                for (item, dst) in items.chunks_exact(have).zip(dst.chunks_exact_mut(need)) {
-                    dst[..have].copy_from_slice(item);
+                if is_big_endian_text {
+                    // They come back in little-endian characters.
+                    dst.chunks_exact_mut(4).for_each(<[u8]>::reverse);
                 }
                 Ok(())
             })
