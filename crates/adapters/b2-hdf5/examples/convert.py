@@ -1,7 +1,7 @@
 """Times `b2kit convert` and `h5repack` in alternation, medians.
 
     cargo build --release -p b2kit-cli --features hdf5
-    python compare.py ... FOLDER 1        # makes the files
+    python crates/bindings/b2-python/benches/hdf5.py FOLDER 1    # makes the files
     python convert.py TARGET/release/b2kit FOLDER [ROUNDS]
 
 h5repack (of Debian's hdf5-tools) reads and writes Blosc and Blosc2 through the libraries of hdf5plugin. Files are in the page cache and
