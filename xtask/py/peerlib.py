@@ -133,11 +133,11 @@ def any_length(rng, typesize, top=200_000):
 
 
 def random_name(rng, taken=()):
-    """A metalayer name of 1 to 31 characters."""
+    """A metalayer name of 1 to 31 characters that gives a frame no meaning."""
     letters = "abcdefghijklmnopqrstuvwxyz_-.0123456789"
     while True:
         name = "".join(pick(rng, letters) for _ in range(int(rng.integers(1, 32))))
-        if name not in taken and name not in ("b2nd", "caterva"):
+        if name not in taken and name not in ("b2nd", "b2o", "caterva"):
             return name
 
 
