@@ -344,6 +344,11 @@ static void reading(const library *reader, const library *writer, bool contiguou
   int wrong = 0, n = 0, status;
   for (; wrong == 0 && (n < reads || atomic_load(&shared->done) < reads / 10) && waitpid(child, &status, WNOHANG) == 0; n++) {
     wrong += !read_right(reader, schunk, array);
+    if (!is_array && pick(20) == 0) {
+      reader->schunk_free(schunk);
+      schunk = reader->open("shared", &io);
+      CHECK(schunk != NULL);
+    }
   }
   CHECK(wrong == 0);
   CHECK(n >= reads);

@@ -54,6 +54,8 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[NamedContent])
 
 /// Creates the structure for an existing frame.
 fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box<SchunkState>> {
+    // With locking on, nothing changes until everything has been read.
+    let _unchanged = if frame.locks() { frame.refresh(true)?.1 } else { None };
     let reader = frame.reader()?;
     let header = reader.header();
     let filters = header.filters();
