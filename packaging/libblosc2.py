@@ -24,6 +24,8 @@ def build(system_zstd=False):
     # zstd-sys then asks pkg-config for libzstd, and builds nothing.
     variables = {**os.environ, "ZSTD_SYS_USE_PKG_CONFIG": "1"} if system_zstd else os.environ
     command = ["cargo", "build", "--locked", "-p", "b2-c", "--profile", "dist"]
+    # zfp is a sixth of the library, and few programs use it.
+    command += [word for name in ["zfp-rs", "b2-zfp"] for word in ("--config", f'profile.dist.package.{name}.opt-level="s"')]
     subprocess.run(command, cwd=ROOT, check=True, env=variables)
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist"
 
