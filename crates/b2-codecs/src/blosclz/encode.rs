@@ -48,7 +48,7 @@ struct Effort {
     lazy: bool,
     /// Streams that save less than one byte in `gain` are stored, which makes reading them a copy.
     gain: usize,
-    /// So are those that save less than a third, and less than so many bytes for each match. A match takes 6 to 8 ns to
+    /// Streams that save less than a third, and fewer bytes than this for each match, are stored, too. A match takes 6 to 8 ns to
     /// decode if lengths are irregular, as long as storage of 0.5 to 0.65 GB/s takes for 4 bytes.
     per_match: usize,
 }

@@ -288,7 +288,7 @@ def std_references(file, other):
     entries = [word for part in parts for word in (len(part), ctypes.addressof(part))]
     checked(library.H5Dwrite(data, lists, hid(0), hid(0), hid(0), (ctypes.c_size_t * 4)(*entries)))
     library.H5Dclose(data)
-    # What the library for dimension scales writes, if it is built for it.
+    # The references that the library for dimension scales writes in builds that use the new type.
     attribute = checked(library.H5Acreate2(hid(owner.id), b"DIMENSION_LIST", lists, hid(axes.id), hid(0), hid(0)))
     scales = [reference("object", name) for name in (b"y", b"x")]
     entries = [word for scale in scales for word in (1, ctypes.addressof(scale))]

@@ -113,7 +113,7 @@ pub enum Type {
         /// Whether it refers to a region of a data set.
         is_region: bool,
     },
-    /// A reference as HDF5 1.12 introduced it (`H5T_STD_REF`): each item tells whether it is to an object, a region of a data
+    /// A reference as HDF5 1.12 introduced it (`H5T_STD_REF`): each item states whether it is to an object, a region of a data
     /// set or an attribute, and whether that is in another file.
     #[non_exhaustive]
     StdReference {

@@ -159,7 +159,7 @@ impl Store {
 }
 
 /// The file of a member of a store that can be changed, a directory. A small member, in a frame with others, is moved to
-/// a file of its own first.
+/// a separate file first.
 ///
 /// # Errors
 /// Fails if there is no such store or member, or if the store cannot be changed.
