@@ -38,9 +38,8 @@ def run(*words, **variables):
     return subprocess.run(words, cwd=ROOT, check=True, env={**env, **variables}, stdout=subprocess.PIPE, text=True).stdout
 
 
-def build():
-    # Together with the command, which uses the same profile: other features would rebuild everything.
-    run("cargo", "build", "--release", "-p", "b2-benches", "-p", "b2kit-cli", "--bins")
+def build(*words):
+    run("cargo", "build", "--release", "-p", "b2-benches", *words)
 
 
 def table(head, rows):
@@ -52,7 +51,7 @@ def count(update):
     """Counts the instructions of fixed cases. An increase over the stored counts beyond the tolerance is an error."""
     if "avx2" not in Path("/proc/cpuinfo").read_text():
         sys.exit("the stored counts require x86-64 with AVX2")
-    build()
+    build("--bin", "b2-count-cases")
     program, rustc = RELEASE / "b2-count-cases", run("rustc", "--version").strip()
 
     def instructions(name):
@@ -199,7 +198,7 @@ class Speed:
 
 def speed(arguments):
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    build()
+    build("-p", "b2kit-cli", "--bins")
     real = sorted((ROOT / "testdata" / "arrays").glob("*.npy")) + arguments.array
     run(sys.executable, ROOT / "benches" / "data.py", SCRATCH / "data", ",".join([*arguments.sets, "field_f32"] if arguments.sets else []), *real)
     sets = json.loads((SCRATCH / "data" / "datasets.json").read_text())
@@ -231,7 +230,7 @@ def main():
         return count(arguments.update)
     if arguments.task == "speed":
         return speed(arguments)
-    build()
+    build("-p", "b2kit-cli", "--bins")
     subprocess.run([sys.executable, ROOT / "benches" / "remote.py", RELEASE, SCRATCH / "remote", str(arguments.rounds)], check=True)
 
 
