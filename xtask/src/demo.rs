@@ -30,9 +30,8 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
             println!("this takes about a minute on two cores to build the command; the rest takes seconds")
         }
     }
-    // Naming xtask too avoids rebuilding what xtask was built from. A debug build is fast enough for a small array.
-    let build = ["build", "--package", "b2kit-cli", "--package", "xtask", "--bin", "b2kit"];
-    sh::run(sh::cargo(&build))?;
+    // Without --package, what xtask was built from is not built again. A debug build is fast enough for a small array.
+    sh::run(sh::cargo(&["build", "--bin", "b2kit"]))?;
     let b2kit = |args: &[&str]| {
         let mut command = Command::new(&tool);
         command.args(args).current_dir(workspace());

@@ -56,7 +56,7 @@ def built():
 @pytest.fixture(scope="session")
 def b2kit():
     """Runs the command, or starts it."""
-    subprocess.run(["cargo", "build", "--locked", "-p", "b2kit-cli", "--features", "web"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "--locked", "--bin", "b2kit", "--features", "b2kit-cli/web"], cwd=ROOT, check=True)
     program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "b2kit"
 
     def run(*words, start=False):
