@@ -259,9 +259,6 @@ pub(crate) fn regular(metadata: &fs::Metadata) -> io::Result<()> {
 /// An open regular file.
 pub(crate) struct DiskFile {
     file: File,
-    /// Platforms without positioned I/O have one cursor per file, which all calls share.
-    #[cfg(not(any(unix, windows)))]
-    cursor: std::sync::Mutex<()>,
     /// Asked for when the file is opened: Wine forgets the volume of a file that is renamed later.
     #[cfg(windows)]
     identity: Option<FileId>,
@@ -278,8 +275,6 @@ impl DiskFile {
             #[cfg(unix)]
             identity: std::sync::OnceLock::new(),
             file,
-            #[cfg(not(any(unix, windows)))]
-            cursor: std::sync::Mutex::default(),
         }
     }
 
@@ -301,20 +296,22 @@ impl DiskFile {
     }
 }
 
-impl ReadAt for DiskFile {
+/// A file as it was opened, whatever its path names later. Its identity is not known, so nothing can notice that another file
+/// has its name.
+impl ReadAt for File {
     fn len(&self) -> io::Result<u64> {
-        self.file.metadata().map(|metadata| metadata.len())
+        self.metadata().map(|metadata| metadata.len())
     }
 
     #[cfg(unix)]
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)
+        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
     }
 
     #[cfg(windows)]
     fn read_exact_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
         while !buf.is_empty() {
-            match std::os::windows::fs::FileExt::seek_read(&self.file, buf, offset) {
+            match std::os::windows::fs::FileExt::seek_read(self, buf, offset) {
                 Ok(0) => return Err(crate::storage::traits::eof()),
                 Ok(n) => {
                     offset += n as u64;
@@ -330,9 +327,27 @@ impl ReadAt for DiskFile {
     #[cfg(not(any(unix, windows)))]
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         use std::io::{Read, Seek, SeekFrom};
-        let _cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        (&self.file).seek(SeekFrom::Start(offset))?;
-        (&self.file).read_exact(buf)
+        let _cursor = cursor();
+        let mut file = self;
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(buf)
+    }
+}
+
+/// Locks the cursors of all files: platforms without positioned I/O have one per file, which all threads share.
+#[cfg(not(any(unix, windows)))]
+fn cursor() -> std::sync::MutexGuard<'static, ()> {
+    static CURSOR: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    CURSOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl ReadAt for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        ReadAt::read_exact_at(&self.file, offset, buf)
     }
 
     #[cfg(unix)]
@@ -378,7 +393,7 @@ impl WriteAt for DiskFile {
     #[cfg(not(any(unix, windows)))]
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         use std::io::{Seek, SeekFrom, Write};
-        let _cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _cursor = cursor();
         (&self.file).seek(SeekFrom::Start(offset))?;
         (&self.file).write_all(data)
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -330,10 +331,10 @@ impl Job<'_> {
         let builder = self.encoding.array(&shape, dtype, cparams.clone())?;
         let (named, mut progress) = (self.named(), self.progress);
         // The new chunks do not correspond to the old ones, so copy the data to a file for random access.
-        let spool = spool(self.input, self.target.path).context(named)?;
-        let again = spool.try_clone()?;
-        let source = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
-        let original = RawSource::new(again, 0, &shape, itemsize, false).context("the array is too large")?;
+        let spool = Arc::new(spool(self.input, self.target.path).context(named)?);
+        let source =
+            RawSource::new(spool.clone(), 0, &shape, itemsize, false).context("the array is too large")?;
+        let original = RawSource::new(spool, 0, &shape, itemsize, false).context("the array is too large")?;
         let promise = self.target.promise(&cparams, self.encoding);
         let check = |written: &Input| {
             lossy::check_boxes(promise, written, |start, shape, dst| original.read_box(start, shape, dst))

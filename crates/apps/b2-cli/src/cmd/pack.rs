@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
-use b2kit::frame::FrameParams;
+use b2kit::frame::{FrameParams, ReadAt};
 use b2kit::{Chunk, Dtype};
 
 use self::join::JoinAxis;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    ByteSource, GroupCommit, InputFile, InputRemoval, ModeOf, WalkDecision, check_folder, claim, keep_time,
-    print_plan, recognition, refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
+    GroupCommit, InputFile, InputRemoval, ModeOf, WalkDecision, check_folder, claim, keep_time, print_plan,
+    recognition, refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::formats::npy;
 use crate::process::{Progress, Usage, batch, buffer, signals};

@@ -3,7 +3,6 @@
 //! Code belongs here if it deals with names and kinds of files; what a Blosc2 file contains is for `read`.
 //! It may use the layers for processes and options.
 
-mod bytes;
 pub(crate) mod destination;
 mod files_from;
 pub(crate) mod group_commit;
@@ -18,7 +17,6 @@ pub(crate) mod stdio;
 pub(crate) mod urls;
 pub(crate) mod walk;
 
-pub(crate) use bytes::ByteSource;
 pub(crate) use destination::{
     Output, check_folder, claim, print, print_plan, refuse_blosc2_name, refuse_other_format, refuse_same,
     refuse_second_input, spool_beside,

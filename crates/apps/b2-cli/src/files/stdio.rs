@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::ReadAt;
 
-use super::ByteSource;
 use crate::process::capture;
 
 /// Whether this names standard input.
@@ -101,7 +100,7 @@ impl ReadAt for SpoolFile {
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        ByteSource::read_exact_at(&self.file, offset, buf)
+        self.file.read_exact_at(offset, buf)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct NiftiImage {
     dtype: Dtype,
     attrs: Vec<(String, Value)>,
     left_out: Vec<String>,
-    items: Arc<RawSource<Arc<dyn ReadAt>>>,
+    items: Arc<RawSource>,
 }
 
 impl NiftiImage {

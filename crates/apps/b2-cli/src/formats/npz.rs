@@ -52,15 +52,13 @@ pub(crate) struct Member {
     refused: Option<&'static str>,
 }
 
-type Items = RawSource<Arc<dyn ReadAt>>;
-
 /// An array in an `.npz` file.
 pub(crate) struct NpzArray {
     archive: Arc<Archive>,
     member: Member,
     header: NpyHeader,
     /// The items, once they are needed.
-    items: Mutex<Option<Arc<Items>>>,
+    items: Mutex<Option<Arc<RawSource>>>,
 }
 
 impl Npz {
@@ -177,7 +175,7 @@ impl NpzArray {
         Ok(self.items()?.read_box(start, shape, dst)?)
     }
 
-    fn items(&self) -> Result<Arc<Items>> {
+    fn items(&self) -> Result<Arc<RawSource>> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(items) = &*items {
             return Ok(items.clone());

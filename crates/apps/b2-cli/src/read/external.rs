@@ -40,13 +40,13 @@ pub(crate) trait ExternalArray: Send + Sync {
 /// An `.npy` file.
 pub(crate) struct Npy {
     header: NpyHeader,
-    source: RawSource<Arc<dyn ReadAt>>,
+    source: RawSource,
 }
 
 impl Npy {
     /// Opens an `.npy` file; `None` if the file is something else.
     pub(crate) fn open(file: &Arc<dyn ReadAt>) -> Result<Option<Self>> {
-        let Some(header) = NpyHeader::alone(file, file.len()?)? else { return Ok(None) };
+        let Some(header) = NpyHeader::alone(&**file, file.len()?)? else { return Ok(None) };
         let (itemsize, fortran) = (header.dtype.itemsize(), header.fortran_order);
         let source = RawSource::new(file.clone(), header.data_offset, &header.shape, itemsize, fortran);
         let source = source.context("the array is too large")?;

@@ -1,6 +1,5 @@
 //! The items of one or more inputs, read box by box as one array.
 
-use std::fs::File;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +20,7 @@ pub(crate) struct Items {
 /// One of the inputs.
 struct InputPart {
     name: String,
-    source: RawSource<File>,
+    source: RawSource,
     /// Position along the axis, and length.
     start: u64,
     len: u64,
@@ -31,7 +30,7 @@ impl Items {
     /// Joins sources of `nbytes` in total along `axis`. Each comes with its name and its length along the axis. `None` if
     /// the lengths overflow.
     pub(crate) fn new(
-        sources: Vec<(String, RawSource<File>, u64)>,
+        sources: Vec<(String, RawSource, u64)>,
         axis: usize,
         itemsize: usize,
         nbytes: u64,

@@ -3,15 +3,15 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Dtype;
+use b2kit::frame::ReadAt;
 
 use super::Items;
 use super::slice::{self, PieceSize, Pieces};
-use crate::files::{
-    ByteSource, RecognisedFormat, is_stdin, recognition, refuse_same, spool_beside as spool, urls,
-};
+use crate::files::{RecognisedFormat, is_stdin, recognition, refuse_same, spool_beside as spool, urls};
 use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::print::dims;
 use crate::process::{Trouble, Usage, allow_many_files, buffer, resize};
@@ -246,7 +246,7 @@ impl Operand {
                 Some(header) => (header.data_offset, header.fortran_order),
                 None => (0, false),
             };
-            let source = RawSource::new(input.file, offset, &shape, itemsize, fortran)?;
+            let source = RawSource::new(Arc::new(input.file), offset, &shape, itemsize, fortran)?;
             Some((input.name, source, shape.get(axis).copied().unwrap_or(1)))
         });
         let parts: Option<Vec<_>> = parts.collect();

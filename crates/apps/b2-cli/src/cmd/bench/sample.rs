@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use b2kit::frame::ReadAt;
 use b2kit::{ArrayBuilder, CodecId, Dtype};
 
 use crate::args::options::Global;
 use crate::args::plugins;
 use crate::args::values::Filters;
-use crate::files::{ByteSource, stdio};
+use crate::files::stdio;
 use crate::formats::npy::nbytes;
 use crate::process::pipeline::resize;
 use crate::read::input::Input;

@@ -1,23 +1,23 @@
 //! Reads boxes of items from a file with a whole array, in C or Fortran order.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use b2kit::RegionSource;
+use b2kit::frame::ReadAt;
 use b2kit::nd::{Region, SharedRegions};
 
 use super::header::nbytes;
 use super::transpose::reverse_axes;
-use crate::files::ByteSource;
 
 /// Runs with gaps of up to this many bytes are read together, since that costs less than another call.
 const MAX_GAP: u64 = 16 << 10;
 /// Maximum number of bytes to read together.
 const MAX_SPAN: u64 = 4 << 20;
 
-/// An array in a [`ByteSource`], read box by box.
-pub(crate) struct RawSource<S> {
-    bytes: S,
+/// An array in a file of plain items, read box by box.
+pub(crate) struct RawSource {
+    bytes: Arc<dyn ReadAt>,
     /// Offset of the first item.
     offset: u64,
     itemsize: usize,
@@ -36,10 +36,10 @@ struct Buffers {
     span: Vec<u8>,
 }
 
-impl<S: ByteSource> RawSource<S> {
+impl RawSource {
     /// An array of `shape` whose items start at `offset` of `bytes`. `None` if its size overflows.
     pub(crate) fn new(
-        bytes: S,
+        bytes: Arc<dyn ReadAt>,
         offset: u64,
         shape: &[u64],
         itemsize: usize,
@@ -165,7 +165,7 @@ impl OuterAxes<'_> {
     }
 }
 
-impl<S: ByteSource + Sync> RegionSource for RawSource<S> {
+impl RegionSource for RawSource {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.read_box(region.start(), region.shape(), dst)
     }
@@ -175,7 +175,7 @@ impl<S: ByteSource + Sync> RegionSource for RawSource<S> {
     }
 }
 
-impl<S: ByteSource + Sync> SharedRegions for RawSource<S> {
+impl SharedRegions for RawSource {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.read_box(region.start(), region.shape(), dst)
     }
@@ -187,24 +187,37 @@ impl<S: ByteSource + Sync> SharedRegions for RawSource<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
 
     use super::*;
 
     /// Bytes in memory that count reads.
     struct Memory {
         bytes: Vec<u8>,
-        reads: Cell<usize>,
-        read_bytes: Cell<usize>,
+        reads: AtomicUsize,
+        read_bytes: AtomicUsize,
     }
 
-    impl ByteSource for Memory {
+    impl Memory {
+        /// The number of reads, and of bytes read.
+        fn counts(&self) -> (usize, usize) {
+            (self.reads.load(Ordering::Relaxed), self.read_bytes.load(Ordering::Relaxed))
+        }
+    }
+
+    impl ReadAt for Memory {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+
         fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
             let at = offset as usize;
             let src = self.bytes.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
             buf.copy_from_slice(src);
-            self.reads.set(self.reads.get() + 1);
-            self.read_bytes.set(self.read_bytes.get() + buf.len());
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.read_bytes.fetch_add(buf.len(), Ordering::Relaxed);
             Ok(())
         }
     }
@@ -212,7 +225,7 @@ mod tests {
     const HEAD: usize = 5;
 
     /// An array whose bytes depend on the C-order position of the items, in a file of either order.
-    fn array(shape: &[u64], itemsize: usize, fortran: bool) -> (RawSource<Memory>, Vec<u8>) {
+    fn array(shape: &[u64], itemsize: usize, fortran: bool) -> (RawSource, Arc<Memory>, Vec<u8>) {
         let nitems: u64 = shape.iter().product();
         let c_order: Vec<u8> = (0..nitems as usize * itemsize).map(|i| (i * 7 + i / 251) as u8).collect();
         let mut bytes = vec![0xEE; HEAD];
@@ -235,8 +248,9 @@ mod tests {
         } else {
             bytes[HEAD..].copy_from_slice(&c_order);
         }
-        let memory = Memory { bytes, reads: Cell::new(0), read_bytes: Cell::new(0) };
-        (RawSource::new(memory, HEAD as u64, shape, itemsize, fortran).unwrap(), c_order)
+        let memory = Arc::new(Memory { bytes, reads: AtomicUsize::new(0), read_bytes: AtomicUsize::new(0) });
+        let source = RawSource::new(memory.clone(), HEAD as u64, shape, itemsize, fortran).unwrap();
+        (source, memory, c_order)
     }
 
     /// Cuts a box out of bytes in C order, item by item.
@@ -270,7 +284,7 @@ mod tests {
         for fortran in [false, true] {
             for itemsize in [1, 2, 3, 4, 8, 12, 16] {
                 for (full, start, shape) in cases {
-                    let (source, c_order) = array(full, itemsize, fortran);
+                    let (source, _, c_order) = array(full, itemsize, fortran);
                     let expected = cut(&c_order, full, start, shape, itemsize);
                     let mut got = vec![0; expected.len()];
                     source.read_box(start, shape, &mut got).unwrap();
@@ -283,30 +297,27 @@ mod tests {
     #[test]
     fn whole_array_is_one_read_and_near_runs_go_together() {
         for fortran in [false, true] {
-            let (source, _) = array(&[30, 40, 50], 4, fortran);
+            let (source, memory, _) = array(&[30, 40, 50], 4, fortran);
             source.read_box(&[0, 0, 0], &[30, 40, 50], &mut vec![0; 240_000]).unwrap();
-            assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (1, 240_000));
+            assert_eq!(memory.counts(), (1, 240_000));
         }
-        let (source, _) = array(&[100, 100], 4, false);
+        let (source, memory, _) = array(&[100, 100], 4, false);
         source.read_box(&[0, 0], &[100, 50], &mut vec![0; 20_000]).unwrap();
-        assert_eq!((source.bytes.reads.get(), source.bytes.read_bytes.get()), (1, 40_000 - 200));
-        let (source, _) = array(&[3, 10_000], 4, false);
+        assert_eq!(memory.counts(), (1, 40_000 - 200));
+        let (source, memory, _) = array(&[3, 10_000], 4, false);
         source.read_box(&[0, 0], &[3, 10], &mut [0; 120]).unwrap();
-        assert_eq!(
-            (source.bytes.reads.get(), source.bytes.read_bytes.get()),
-            (3, 120),
-            "gaps are too wide to read over"
-        );
+        assert_eq!(memory.counts(), (3, 120), "gaps are too wide to read over");
     }
 
     #[test]
     fn refuses_boxes_outside_and_short_files() {
-        let (mut source, _) = array(&[4, 4], 1, false);
+        let (source, memory, _) = array(&[4, 4], 1, false);
         assert!(source.read_box(&[1, 0], &[4, 4], &mut [0; 16]).is_err());
         assert!(source.read_box(&[u64::MAX, 0], &[2, 4], &mut [0; 8]).is_err());
         assert!(source.read_box(&[0], &[4], &mut [0; 4]).is_err());
         assert!(source.read_box(&[0, 0], &[4, 4], &mut [0; 15]).is_err());
-        source.bytes.bytes.pop();
+        let short = Arc::new(Bytes::copy_from_slice(&memory.bytes[..HEAD + 15]));
+        let source = RawSource::new(short, HEAD as u64, &[4, 4], 1, false).unwrap();
         assert!(source.read_box(&[0, 0], &[4, 4], &mut [0; 16]).is_err());
     }
 }

@@ -3,9 +3,9 @@
 use anyhow::Result;
 
 use b2_view::npy::MAGIC;
+use b2kit::frame::ReadAt;
 
 use super::header::{self, NpyHeader};
-use crate::files::ByteSource;
 
 /// Number of bytes that are enough for any header.
 const ENOUGH: u64 = (1 << 20) + 12;
@@ -15,7 +15,7 @@ impl NpyHeader {
     ///
     /// # Errors
     /// Fails if the header is invalid, or if items are missing.
-    pub(crate) fn at(file: &impl ByteSource, start: u64, len: u64) -> Result<Option<Self>> {
+    pub(crate) fn at(file: &dyn ReadAt, start: u64, len: u64) -> Result<Option<Self>> {
         let first = |n: u64| -> Result<Vec<u8>> {
             let mut bytes = vec![0; usize::try_from(n.min(len.saturating_sub(start)))?];
             file.read_exact_at(start, &mut bytes)?;
@@ -34,7 +34,7 @@ impl NpyHeader {
     ///
     /// # Errors
     /// Same as [`at`](Self::at). Also fails if anything follows.
-    pub(crate) fn alone(file: &impl ByteSource, len: u64) -> Result<Option<Self>> {
+    pub(crate) fn alone(file: &dyn ReadAt, len: u64) -> Result<Option<Self>> {
         match Self::at(file, 0, len)? {
             Some(header) if header.end() < len => Err(behind(file, header.end(), len)),
             header => Ok(header),
@@ -48,7 +48,7 @@ impl NpyHeader {
 }
 
 /// The error for data after an array that ends at byte `end`.
-pub(crate) fn behind(file: &impl ByteSource, end: u64, len: u64) -> anyhow::Error {
+pub(crate) fn behind(file: &dyn ReadAt, end: u64, len: u64) -> anyhow::Error {
     let mut magic = [0; MAGIC.len()];
     let another = file.read_exact_at(end, &mut magic).is_ok() && magic == *MAGIC;
     header::behind(end, len, another)

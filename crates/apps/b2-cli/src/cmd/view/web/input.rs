@@ -41,7 +41,7 @@ impl Input {
         }
         let file = open_regular(path).with_context(named)?;
         let len = file.len()?;
-        if let Some(header) = NpyHeader::alone(&file, len).with_context(named)? {
+        if let Some(header) = NpyHeader::alone(&*file, len).with_context(named)? {
             let made = tempfile::tempdir().context("a temporary folder")?;
             let new = made.path().join(format!("{}.b2nd", name_of(path)?));
             let NpyHeader { dtype, fortran_order, shape, data_offset, .. } = header;
