@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use b2_chunk::SpecialKind;
 
 use crate::abi::{MIN_HEADER, blosc2_cparams, code};
-use crate::core::context::{empty_special, special};
+use crate::core::context::{Context, empty_special, special};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::{self, ChunkHead};
 use crate::core::names;
@@ -75,6 +75,18 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
     })
 }
 
+/// Reads a chunk; of a lazy one, the whole chunk of the context's super-chunk.
+///
+/// # Safety
+/// The context's super-chunk is null or valid.
+unsafe fn in_whole<T>(context: &Context, chunk: &[u8], read: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    if header::is_lazy(chunk) {
+        // SAFETY: guaranteed by the caller.
+        return read(&unsafe { schunk::stored_after(context, chunk) }?);
+    }
+    read(chunk)
+}
+
 /// Compresses blocks of arbitrary lengths into a chunk.
 ///
 /// # Safety
@@ -130,15 +142,8 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
-        let whole;
-        let chunk = if header::is_lazy(chunk) {
-            // SAFETY: a context's super-chunk is valid.
-            whole = unsafe { schunk::stored_after(context, chunk) }?;
-            &whole[..]
-        } else {
-            chunk
-        };
-        let blocks = context.blocks(chunk)?;
+        // SAFETY: a context's super-chunk is valid.
+        let blocks = unsafe { in_whole(context, chunk, |chunk| context.blocks(chunk)) }?;
         ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
         ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
         let copies: Result<Vec<_>> = blocks.iter().map(|block| memory::MallocBytes::copy(block)).collect();
@@ -194,15 +199,9 @@ pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
-        let whole;
-        let chunk = if header::is_lazy(chunk) {
-            // SAFETY: a context's super-chunk is valid.
-            whole = unsafe { schunk::stored_after(context, chunk) }?;
-            &whole[..]
-        } else {
-            chunk
-        };
-        let block = context.block(chunk, length(nblock)?)?;
+        let nblock = length(nblock)?;
+        // SAFETY: a context's super-chunk is valid.
+        let block = unsafe { in_whole(context, chunk, |chunk| context.block(chunk, nblock)) }?;
         // SAFETY: as above.
         unsafe {
             put(dest, memory::copied(&block)?);
@@ -233,12 +232,10 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
-        if header::is_lazy(chunk) {
-            // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::stored_after(context, chunk) }?;
-            return Ok(context.get_items(&whole, start, nitems, dest)? as c_int);
-        }
-        Ok(context.get_items(chunk, start, nitems, dest)? as c_int)
+        // SAFETY: a context's super-chunk is valid.
+        let read =
+            unsafe { in_whole(context, chunk, |chunk| context.get_items(chunk, start, nitems, dest)) }?;
+        Ok(read as c_int)
     })
 }
 
@@ -263,12 +260,10 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
-        if header::is_lazy(chunk) {
-            // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::stored_after(context, chunk) }?;
-            return Ok(context.get_item_bytes(&whole, start, nbytes, dest)? as c_int);
-        }
-        Ok(context.get_item_bytes(chunk, start, nbytes, dest)? as c_int)
+        // SAFETY: a context's super-chunk is valid.
+        let read =
+            unsafe { in_whole(context, chunk, |chunk| context.get_item_bytes(chunk, start, nbytes, dest)) }?;
+        Ok(read as c_int)
     })
 }
 
