@@ -18,7 +18,6 @@ pub(crate) fn is_set(name: &str) -> bool {
 pub(crate) const NO_CODEC: u8 = 255;
 
 /// The values of the variables.
-#[derive(Default)]
 pub(crate) struct Environment {
     pub(crate) clevel: Option<u8>,
     pub(crate) shuffle: Option<u8>,
@@ -32,10 +31,6 @@ pub(crate) struct Environment {
 
 impl Environment {
     pub(crate) fn read() -> Self {
-        // Reading each variable takes the lock of the environment: if none is set, one pass is enough.
-        if !std::env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"BLOSC_")) {
-            return Self::default();
-        }
         Self {
             clevel: number("BLOSC_CLEVEL").filter(|level| *level >= 0).map(|level| level.min(255) as u8),
             shuffle: text("BLOSC_SHUFFLE").and_then(|text| match &text[..] {
