@@ -209,21 +209,26 @@ impl ReadOptions {
         };
         match kind(&*self.fs, path)? {
             FileKind::File => Err(error),
-            FileKind::Directory => self.open_steadily(path, &path.join(LOCK_NAME), |guard| {
-                let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
-                let index = files.open(FrameFile::Main)?;
-                let open = |files| self.open_files(Arc::new(files), Storage::Sparse, false);
-                let open_again = |index| {
-                    let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
-                    open(files.with_index(index))
-                };
-                let opened = open(files).or_else(|error| self.open_restored(&index, error, open_again));
-                Ok((opened, index))
-            }),
+            FileKind::Directory => self.open_directory(path),
             FileKind::Link | FileKind::Other => {
                 Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })
             }
         }
+    }
+
+    /// Opens a sparse frame.
+    pub(crate) fn open_directory(&self, path: &Path) -> Result<SuperChunk, FrameError> {
+        self.open_steadily(path, &path.join(LOCK_NAME), |guard| {
+            let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
+            let index = files.open(FrameFile::Main)?;
+            let open = |files| self.open_files(Arc::new(files), Storage::Sparse, false);
+            let open_again = |index| {
+                let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
+                open(files.with_index(index))
+            };
+            let opened = open(files).or_else(|error| self.open_restored(&index, error, open_again));
+            Ok((opened, index))
+        })
     }
 
     fn open_file(&self, path: &Path) -> Result<SuperChunk, FrameError> {
@@ -322,14 +327,17 @@ impl ReadOptions {
         let mut failed_at = None;
         let attempt = |_: &mut Option<Bytes>| self.open_attempt(path, lock, &open);
         let recover = |failed_at: &mut Option<Bytes>, failure: &OpenAttemptError, _| {
-            std::thread::yield_now();
-            Ok(match failure {
+            let retries = match failure {
                 OpenAttemptError::Changed => true,
                 // If the same bytes fail again, no writer has changed them.
                 OpenAttemptError::Failed { page, .. } => {
                     page.is_some() && std::mem::replace(failed_at, page.clone()) != *page
                 }
-            })
+            };
+            if retries {
+                std::thread::yield_now();
+            }
+            Ok(retries)
         };
         let opened = retry_on_change(policy, &mut failed_at, attempt, recover);
         opened.map_err(|failure| match failure {

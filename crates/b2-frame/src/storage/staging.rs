@@ -259,5 +259,5 @@ pub(crate) fn check_links(name: &str, file: &dyn WriteAt) -> Result<(), FrameErr
 }
 
 pub(crate) fn io<T>(path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
-    result.map_err(FrameError::io(path.display().to_string()))
+    result.map_err(|error| FrameError::io(path.display().to_string())(error))
 }

@@ -222,11 +222,13 @@ impl Draft {
 
     /// Compresses and sets a vlmetalayer.
     pub(crate) fn set_vlmetalayer(&mut self, name: &[u8], value: &[u8]) -> Result<(), FrameError> {
+        self.set_vlmetalayer_chunk(name, self.compressed(name, value)?)
+    }
+
+    /// Compresses the value of a vlmetalayer.
+    pub(crate) fn compressed(&self, name: &[u8], value: &[u8]) -> Result<Chunk, FrameError> {
         let chunk = compress_value(value, &self.rules.dparams.plugins);
-        self.set_vlmetalayer_chunk(
-            name,
-            chunk.map_err(FrameError::chunk(Structure::VlMetalayer(show(name))))?,
-        )
+        chunk.map_err(|error| FrameError::chunk(Structure::VlMetalayer(show(name)))(error))
     }
 
     /// Sets a vlmetalayer to a compressed value.

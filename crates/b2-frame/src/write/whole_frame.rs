@@ -116,7 +116,9 @@ impl SuperChunk {
         let copied =
             copy_chunks(&state, self, sums.as_ref(), starts, &control, &mut |chunk| store.put(chunk))?;
         let (state, sums, starts) = (&copied.state, copied.sums.as_ref(), copied.starts.as_ref());
-        store.commit(&CommitChange { old: state, new: state, sums, starts, metadata_only: false })?.1?;
+        let (metadata_only, trailer_only) = (false, false);
+        let change = CommitChange { old: state, new: state, sums, starts, metadata_only, trailer_only };
+        store.commit(&change)?.1?;
         Ok(store)
     }
 }

@@ -316,6 +316,7 @@ impl FrameWriter {
             sums: sums.as_ref(),
             starts: starts.as_ref(),
             metadata_only: false,
+            trailer_only: false,
         })?;
         late?;
         Ok(WrittenFrame {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{compress, cparams, data};
 use b2_frame::{Durability, EditOptions, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
-use b2_storage_sim::{CrashPlan, SimFs, every_crash};
+use b2_storage_sim::{CrashPlan, Op, SimFs, every_crash};
 use crash::contents::Contents;
 use crash::{PATH, begin, read};
 
@@ -75,6 +75,73 @@ fn kills_do_no_harm_without_syncs() {
         println!("crash: six commits without syncs, {storage:?}: {states} killed");
         assert!(states > 500);
     }
+}
+
+/// Without checksums and syncs, vlmetalayers of a sparse frame are added to its index file, and one byte makes them
+/// visible.
+#[test]
+fn kills_leave_the_old_or_the_new_vlmetalayers() {
+    let fs = begin(&|fs| {
+        let options = FrameWriter::options().file_system(Arc::new(fs.clone()));
+        let options = options.storage(Storage::Sparse).checksums(false);
+        let mut writer = options.create(PATH, FrameParams::from_cparams(&cparams(4))).unwrap();
+        for seed in 0..4 {
+            writer.append(compress(&data(2000, seed), &cparams(4))).unwrap();
+        }
+        writer.set_vlmetalayer("first", b"0").unwrap();
+        writer.finish().unwrap();
+    });
+    let mut frames = vec![read(&fs).unwrap()];
+    let options = EditOptions::from(SuperChunk::options().file_system(Arc::new(fs.clone())))
+        .durability(Durability::None);
+    let mut editor = options.edit(PATH).unwrap();
+    let index = Path::new(PATH).join(b2_frame::INDEX_NAME);
+    for mark in 1..=60 {
+        match mark % 12 {
+            0 => assert!(editor.vlmeta().remove("other")),
+            n => {
+                let name = if n % 3 == 1 { "other" } else { "first" };
+                editor.vlmeta().set(name, &data(n as usize * 40, mark)).unwrap();
+            }
+        }
+        editor.commit().unwrap();
+        fs.mark(mark);
+        frames.push(read(&fs).unwrap());
+        assert!(fs.image().read(&index).unwrap().len() < 40 << 10);
+        if mark % 20 == 0 {
+            drop(editor);
+            editor = options.edit(PATH).unwrap();
+        }
+    }
+    drop(editor);
+    let log = fs.log();
+    let renames = log.ops().iter().filter(|op| matches!(op, Op::Rename { .. })).count();
+    assert!(renames <= 6, "{renames}\n{}", log.describe());
+    let mut states = 0;
+    let kills = log.kills(1, |state| {
+        states += 1;
+        let fs = SimFs::from_image(&state.image);
+        let first = state.mark as usize;
+        let found = read(&fs)?;
+        if !frames[first..frames.len().min(first + 2)].contains(&found) {
+            return Err(format!("{found:?}: {}", state.how));
+        }
+        if states % 20 == 0 {
+            let change = || -> Result<(), FrameError> {
+                let mut editor = crash::reopen::edit(&fs)?;
+                editor.append_bytes(&[7; 40])?;
+                editor.vlmeta().set("other", b"after")?;
+                editor.commit().map(drop)
+            };
+            change().map_err(|error| error.to_string())?;
+            let plain = [&found.unwrap().plain()[..], &[7; 40]].concat();
+            assert_eq!(read(&fs)?.unwrap().plain(), plain);
+        }
+        Ok(())
+    });
+    kills.unwrap();
+    println!("crash: sixty changes of vlmetalayers without syncs: {states} killed");
+    assert!(states > 5000);
 }
 
 /// A frame that is appended after another: the first one is unchanged, the second is complete or absent.

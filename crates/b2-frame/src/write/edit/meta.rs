@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
+use b2_chunk::{Chunk, MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
 use bytes::BytesMut;
 
 use crate::FrameError;
@@ -160,7 +160,17 @@ impl EditVlMeta<'_> {
     /// value is too long for a chunk.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
         let name = name.as_ref();
-        self.0.set_vlmetalayer(name, value)?;
+        self.set_chunk(name, self.0.compressed(name, value)?)
+    }
+
+    /// Like [`set`](Self::set), with a value that is compressed.
+    ///
+    /// # Errors
+    /// As for [`set`](Self::set).
+    #[doc(hidden)]
+    pub fn set_chunk(&mut self, name: impl AsRef<[u8]>, value: Chunk) -> Result<(), FrameError> {
+        let name = name.as_ref();
+        self.0.set_vlmetalayer_chunk(name, value)?;
         if name == INDEXES.as_bytes() {
             // They describe the current items.
             self.0.state.items_changed = false;

@@ -294,12 +294,15 @@ impl FrameEditor {
                     let Draft { store, state, sums, starts, .. } = &mut self.draft;
                     let starts = starts.as_ref();
                     let sums = sums.as_ref().filter(|_| self.has_sums.1);
+                    let tables = self.has_sums != (false, false) || self.had_starts || starts.is_some();
+                    let same_index = Arc::ptr_eq(&self.committed.entries, &state.entries);
                     let (head, late) = store.commit(&CommitChange {
                         old: &self.committed,
                         new: state,
                         sums,
                         starts,
                         metadata_only,
+                        trailer_only: same_index && !same_tail && !tables && state.nchunks() > 0,
                     })?;
                     state.head = head;
                     late

@@ -153,16 +153,16 @@ impl EditOptions {
     }
 
     fn edit_directory(&self, dir: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {
-        // Check before the lock file is created in this directory.
-        let path = dir.join(INDEX_NAME);
-        open_file(&**fs, &path, Links::Refuse, 0)?;
-        let lock = if self.lock { Some(FrameLock::directory(&**fs, dir)?) } else { None };
-        let schunk = self.read.open(dir)?;
+        let lock = if self.lock {
+            // Check before the lock file is created in this directory.
+            open_file(&**fs, &dir.join(INDEX_NAME), Links::Refuse, 0)?;
+            Some(FrameLock::directory(&**fs, dir)?)
+        } else {
+            None
+        };
+        let schunk = self.read.open_directory(dir)?;
         if schunk.is_restored() {
             return Err(restored_error());
-        }
-        if schunk.storage() != Storage::Sparse {
-            return Err(FrameError::Changed { name: dir.display().to_string() });
         }
         let index = schunk.files.open(FrameFile::Main)?.storage().clone();
         let store = |state: &FrameState| {

@@ -211,7 +211,7 @@ impl ContiguousStore {
 
     /// Commits a state and returns the stored header.
     pub(super) fn commit(&mut self, change: &CommitChange<'_>) -> Result<Arc<StoredHeader>, FrameError> {
-        let &CommitChange { old, new, sums, starts, metadata_only } = change;
+        let &CommitChange { old, new, sums, starts, metadata_only, .. } = change;
         if self.committed == 0 {
             return self.complete(new, sums, starts, || Ok(0));
         }

@@ -202,7 +202,7 @@ impl MemoryStore {
 
     /// Commits a state and returns the stored header.
     pub(super) fn commit(&mut self, change: &CommitChange<'_>) -> Result<Arc<StoredHeader>, FrameError> {
-        let &CommitChange { old, new, sums, starts, metadata_only } = change;
+        let &CommitChange { old, new, sums, starts, metadata_only, .. } = change;
         if metadata_only && let Some(committed) = &mut self.committed {
             let head = new.head(old.head.header.cbytes, committed.len);
             committed.header = head.bytes.clone();

@@ -211,6 +211,7 @@ impl Store {
                     sums: copied.sums.as_ref().filter(|_| checksums),
                     starts: copied.starts.as_ref(),
                     metadata_only: false,
+                    trailer_only: false,
                 })?;
                 store.replace(whole);
                 Ok(copied)
@@ -271,4 +272,6 @@ pub(crate) struct CommitChange<'a> {
     pub(crate) starts: Option<&'a ChunkStarts>,
     /// Whether only values in the header differ, and no checksums cover the header.
     pub(crate) metadata_only: bool,
+    /// Whether vlmetalayers differ but no chunks, and the frame has chunks, but no checksums or tables.
+    pub(crate) trailer_only: bool,
 }

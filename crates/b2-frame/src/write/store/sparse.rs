@@ -1,7 +1,7 @@
 //! Writes new and changed sparse frames. Chunks go to files that the committed index does not use.
 //!
 //! A change is committed by renaming a new index file over the old one, a new frame by renaming its
-//! whole directory.
+//! whole directory. Without syncs, a change of vlmetalayers alone is committed by writing one byte of the index file.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use crate::FrameError;
 use crate::format::records::Pages;
+use crate::format::trailer;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name, is_temporary};
 use crate::read::open_plan::FrameLayout;
 use crate::storage::files::{FrameFiles, OpenFile};
@@ -32,6 +33,16 @@ const START_SYNC: usize = 64 << 10;
 /// At most this many names of removed files are skipped: a directory that cannot be written gives the same error.
 const MAX_SKIPPED_NAMES: u32 = 100;
 
+/// The length of a frame grows by a multiple of this when a trailer is added to its index file. So only the next byte of
+/// the length differs, unless it overflows, and no crash can tear the write.
+const TRAILER_STEP: u64 = 256;
+
+/// An index file gets at most this much space for further trailers, in bytes.
+const MAX_SPARE_LEN: usize = 32 << 10;
+
+/// Files take up whole blocks of at least this size.
+const FILE_BLOCK_LEN: usize = 4096;
+
 /// The directory of a sparse frame.
 pub(crate) struct SparseStore {
     fs: Arc<dyn FileSystem>,
@@ -40,6 +51,8 @@ pub(crate) struct SparseStore {
     durability: Durability,
     header_len: u64,
     index: Arc<dyn ReadAt>,
+    /// The same file, if it is open for writing.
+    index_writer: Option<Arc<dyn WriteAt>>,
     /// Numbers of the files that the committed index uses.
     used: HashSet<u32>,
     /// Files created since the last commit, with their sizes.
@@ -77,6 +90,7 @@ impl SparseStore {
             durability,
             header_len,
             index,
+            index_writer: None,
             used: HashSet::new(),
             staged: BTreeMap::new(),
             doomed: BTreeSet::new(),
@@ -108,6 +122,7 @@ impl SparseStore {
             durability,
             header_len: state.head.len(),
             index,
+            index_writer: None,
             used: referenced_files(state),
             staged: BTreeMap::new(),
             doomed: BTreeSet::new(),
@@ -137,7 +152,7 @@ impl SparseStore {
 
     /// Adds the path to an error.
     fn io<T>(&self, path: &Path, result: io::Result<T>) -> Result<T, FrameError> {
-        staging::io(&self.display_path(path), result)
+        result.or_else(|error| staging::io(&self.display_path(path), Err(error)))
     }
 
     pub(crate) fn has_staged(&self) -> bool {
@@ -203,9 +218,14 @@ impl SparseStore {
         &mut self,
         change: &CommitChange<'_>,
     ) -> Result<(Arc<StoredHeader>, Result<(), FrameError>), FrameError> {
-        let &CommitChange { old, new, sums, starts, .. } = change;
+        let &CommitChange { old, new, sums, starts, trailer_only, .. } = change;
         if self.new.is_none() {
             self.check_unchanged(&old.head.bytes)?;
+        }
+        // A power loss could leave the new length without the trailer.
+        let in_place = trailer_only && self.durability == Durability::None && cfg!(unix);
+        if in_place && let Some(head) = self.add_trailer(old, new)? {
+            return Ok((head, Ok(())));
         }
         let named = referenced_files(new);
         let content = FrameContent {
@@ -227,6 +247,9 @@ impl SparseStore {
         if self.new.is_some() {
             return self.complete(&index, &named).map(|()| (head, Ok(())));
         }
+        if in_place {
+            self.add_spare(&mut index)?;
+        }
 
         let path = self.dir.join(INDEX_NAME);
         let (temporary, file) = staging::temporary(&path, &mut |name| self.fs.create_new(name))?;
@@ -242,6 +265,7 @@ impl SparseStore {
         // The commit has taken effect. Errors from here on cannot undo it.
         self.written += index.len() as u64;
         self.header_len = head.len();
+        self.index_writer = cfg!(unix).then(|| file.clone());
         let held = CachedIndex::of(file.clone());
         self.index = held.unwrap_or(file);
         let advanced = self.watch.advance(self.index.clone());
@@ -255,6 +279,59 @@ impl SparseStore {
             self.remove_doomed();
         }
         Ok((head, synced.map_err(|source| FrameError::NotSynced { name: self.name(), source })))
+    }
+
+    /// Commits a change of vlmetalayers alone: adds a trailer after the committed one and changes the length of the frame,
+    /// one byte of the header. Returns `None` if that is not possible, since there is no space for the trailer.
+    fn add_trailer(
+        &mut self,
+        old: &FrameState,
+        new: &FrameState,
+    ) -> Result<Option<Arc<StoredHeader>>, FrameError> {
+        let trailer = trailer::encode(&new.vlmetalayers)?;
+        let len = trailer.len() as u64;
+        let frame_len = old.head.header.frame_len.saturating_add(len.next_multiple_of(TRAILER_STEP));
+        let head = new.head(old.head.header.cbytes, frame_len);
+        // If the header grows, the field of its length differs, too.
+        let bytes = old.head.bytes.iter().zip(&head.bytes).enumerate();
+        let mut changed = bytes.filter(|(_, (old, new))| old != new);
+        let (Some((at, (_, byte))), None) = (changed.next(), changed.next()) else { return Ok(None) };
+        let path = self.dir.join(INDEX_NAME);
+        let file = match self.index_writer.clone() {
+            Some(file) => file,
+            // Replacing the file needs other rights than writing to it.
+            None => match self.fs.open_write(&path, Links::Refuse) {
+                Ok(file) => file,
+                Err(_) => return Ok(None),
+            },
+        };
+        let identity = self.io(&path, file.identity())?;
+        let is_known = identity.is_some() && identity == self.io(&path, self.index.identity())?;
+        // The old content stays under other names of the file.
+        let is_alone = self.io(&path, file.hard_links())? == 1;
+        if !is_known || !is_alone || self.io(&path, ReadAt::len(&*file))? < frame_len {
+            return Ok(None);
+        }
+        if let Some(lock) = &self.lock {
+            self.written += lock.count_change()?;
+        }
+        self.io(&path, file.write_all_at(frame_len - len, &trailer))?;
+        self.io(&path, file.write_all_at(at as u64, &[*byte]))?;
+        self.written += len + 1;
+        self.index_writer = Some(file);
+        Ok(Some(head))
+    }
+
+    /// Adds space for further trailers to the content of an index file: the rest of its last block, more after each time that
+    /// the space was used up.
+    fn add_spare(&self, index: &mut Vec<u8>) -> Result<(), FrameError> {
+        let before = self.io(&self.dir, self.index.len())?;
+        let wanted = usize::try_from(before.saturating_mul(2)).unwrap_or(usize::MAX);
+        let len = wanted.clamp(index.len(), index.len().saturating_add(MAX_SPARE_LEN));
+        let len = len.next_multiple_of(FILE_BLOCK_LEN);
+        memory::reserve(index, len - index.len())?;
+        index.resize(len, 0);
+        Ok(())
     }
 
     /// Completes a new frame: writes the index file and renames the directory.

@@ -1,6 +1,6 @@
 //! Metalayers and vlmetalayers.
 
-use b2_frame::{FrameEditor, FrameParams, SuperChunk};
+use b2_frame::{Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 
 use super::{HOMES, Home, is_argument, options, params};
 use crate::common::{compress, cparams, data};
@@ -26,6 +26,60 @@ fn metalayers_change_in_place() {
         assert_eq!(schunk.metalayers().get("large"), Some(&data(3000, 2)[..]));
         assert_eq!(schunk.read_bytes(0..5000).unwrap(), data(5000, 1));
     }
+}
+
+/// Without checksums and syncs, vlmetalayers of a sparse frame are added to its index file, not to other names of it.
+#[cfg(unix)]
+#[test]
+fn vlmetalayers_are_added_to_the_index_of_a_sparse_frame() {
+    use std::os::unix::fs::MetadataExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("frame"), dir.path().join("link"));
+    let write = FrameWriter::options().storage(Storage::Sparse).checksums(false);
+    let mut writer = write.durability(Durability::None).create(&path, params(&cparams(4))).unwrap();
+    writer.append(compress(&data(5000, 1), &cparams(4))).unwrap();
+    writer.set_vlmetalayer("v", &[0; 9]).unwrap();
+    writer.finish().unwrap();
+    let index = path.join(b2_frame::INDEX_NAME);
+    let inode = || std::fs::metadata(&index).unwrap().ino();
+    let mut editor = options().lock(false).edit(&path).unwrap();
+    let mut set = |value: u8| {
+        editor.vlmeta().set("v", &[value; 9]).unwrap();
+        editor.commit().unwrap();
+        editor.snapshot().unwrap()
+    };
+    let value = |schunk: &SuperChunk| {
+        assert_eq!(schunk.read_bytes(0..5000).unwrap(), data(5000, 1));
+        schunk.vlmetalayers().get("v").unwrap().unwrap()[0]
+    };
+    // The first one makes space.
+    let first = set(1);
+    let known = inode();
+    let mut opened = SuperChunk::open(&path).unwrap();
+    let second = set(2);
+    assert_eq!(inode(), known);
+    // Chunks did not change, so older states can be read.
+    assert_eq!([&first, &opened, &second].map(value), [1, 1, 2]);
+    assert!(opened.refresh().unwrap() && !opened.refresh().unwrap());
+    assert_eq!(value(&opened), 2);
+    // Another writer changes the file in between.
+    let mut other = options().lock(false).edit(&path).unwrap();
+    other.vlmeta().set("v", &[3; 9]).unwrap();
+    other.commit().unwrap();
+    assert_eq!(inode(), known);
+    assert!(editor.commit().is_ok());
+    editor.vlmeta().set("v", &[4; 9]).unwrap();
+    assert!(matches!(editor.commit(), Err(FrameError::Changed { .. })));
+    assert_eq!(value(&SuperChunk::open(&path).unwrap()), 3);
+    // A second name keeps the old content.
+    std::fs::hard_link(&index, &link).unwrap();
+    let before = std::fs::read(&link).unwrap();
+    other.vlmeta().set("v", &[5; 9]).unwrap();
+    other.commit().unwrap();
+    assert_ne!(inode(), known);
+    assert_eq!(std::fs::read(&link).unwrap(), before);
+    assert_eq!(value(&SuperChunk::open(&path).unwrap()), 5);
 }
 
 #[test]

@@ -303,14 +303,8 @@ impl ChunkStore {
         }
     }
 
-    /// Sets a vlmetalayer, given as a chunk and as its content. `chunksize` is used if no chunk defines it.
-    pub(crate) fn set_vlmeta(
-        &mut self,
-        name: &[u8],
-        chunk: Bytes,
-        value: &[u8],
-        chunksize: Option<usize>,
-    ) -> Result<()> {
+    /// Sets a vlmetalayer, given as a chunk. `chunksize` is used if no chunk defines it.
+    pub(crate) fn set_vlmeta(&mut self, name: &[u8], chunk: Bytes, chunksize: Option<usize>) -> Result<()> {
         match self {
             Self::MemoryChunks(memory) => {
                 match memory.vlmetas.iter_mut().find(|meta| meta.0 == name) {
@@ -323,9 +317,10 @@ impl ChunkStore {
                 let layers = frame.vlmetas()?;
                 let is_new = layers.iter().all(|layer| layer.0 != name);
                 ensure(!is_new || layers.len() < MAX_STORED_VLMETALAYERS, code::FAILURE)?;
+                let chunk = Chunk::from_bytes(chunk)?;
                 frame.change(&mut |editor| {
                     set_chunksize(editor, chunksize)?;
-                    editor.vlmeta().set(name, value)
+                    editor.vlmeta().set_chunk(name, chunk.clone())
                 })?;
                 if name == INDEXES.as_bytes() {
                     frame.forget_indexes();

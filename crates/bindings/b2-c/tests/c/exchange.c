@@ -58,6 +58,13 @@ static void chunk(const library *from, const library *to) {
   free(bytes);
 }
 
+static void check_about(const library *lib, const b2nd_array_t *array, const char *text) {
+  uint8_t *content;
+  int32_t len;
+  CHECK(lib->vlmeta_get(array->sc, "about", &content, &len) >= 0 && len == 8 && memcmp(content, text, 8) == 0);
+  free(content);
+}
+
 static void array(const library *from, const library *to) {
   blosc2_cparams cparams = parameters();
   cparams.filters[4] = 0;
@@ -80,11 +87,15 @@ static void array(const library *from, const library *to) {
   char path[64];
   snprintf(path, sizeof(path), "exchange.%d.b2nd", (int)getpid());
   bool file = below(3) == 0;
-  blosc2_storage storage = {.contiguous = true, .urlpath = file ? path : NULL, .cparams = &cparams};
+  blosc2_storage storage = {.contiguous = !file || below(2), .urlpath = file ? path : NULL, .cparams = &cparams};
   b2nd_context_t *ctx = from->create_array_ctx(&storage, ndim, shape, chunks, blocks, "|V1", 0, NULL, 0);
   b2nd_array_t *made, *got;
   CHECK(from->from_cbuffer(ctx, &made, data, size) == 0);
-  CHECK(from->vlmeta_add(made->sc, "about", (uint8_t *)"exchange", 8, NULL) == 0);
+  CHECK(from->vlmeta_add(made->sc, "about", data, size < 400 ? (int32_t)size : 400, NULL) == 0);
+  for (uint32_t n = below(4); n > 0; n--) {
+    CHECK(from->vlmeta_update(made->sc, "about", data, size < 200 ? (int32_t)size : 200, NULL) == 0);
+  }
+  CHECK(from->vlmeta_update(made->sc, "about", (uint8_t *)"exchange", 8, NULL) == 0);
   int64_t len = 0;
   bool needs_free = false;
   if (file) {
@@ -101,16 +112,16 @@ static void array(const library *from, const library *to) {
   CHECK(got->ndim == ndim && got->nitems == nitems && strcmp(got->dtype, "|V1") == 0);
   CHECK(to->to_cbuffer(got, back, size) == 0 && memcmp(data, back, (size_t)size) == 0);
   CHECK(to->get_slice(got, start, stop, back, room, size) == 0);
-  uint8_t *content;
-  int32_t content_len;
-  CHECK(to->vlmeta_get(got->sc, "about", &content, &content_len) >= 0 && content_len == 8);
-  free(content);
+  check_about(to, got, "exchange");
   if (file) {
     /* The other library changes the file, and the first one rereads it. */
     int64_t row = size / shape[0];
+    CHECK(to->vlmeta_update(got->sc, "about", (uint8_t *)"by other", 8, NULL) == 0);
     CHECK(to->append(got, data, row, 0) == 0);
+    CHECK(to->vlmeta_update(got->sc, "about", (uint8_t *)"after it", 8, NULL) == 0);
     to->free(got);
     CHECK(from->open(path, &got) == 0 && got->shape[0] == shape[0] + 1);
+    check_about(from, got, "after it");
     CHECK(from->get_slice(got, start, stop, other, room, size) == 0);
     CHECK(memcmp(back, other, (size_t)(part * cparams.typesize)) == 0);
     for (int axis = 0; axis < ndim; axis++) {
@@ -124,7 +135,7 @@ static void array(const library *from, const library *to) {
     }
     CHECK(from->get_slice(got, start, stop, other, room, size) == 0 && memcmp(data, other, (size_t)row) == 0);
     from->free(got);
-    remove(path);
+    CHECK(from->remove(path) == 0);
   } else {
     to->free(got);
   }

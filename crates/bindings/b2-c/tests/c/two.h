@@ -27,7 +27,9 @@ typedef struct {
   __typeof__(&b2nd_open) open;
   __typeof__(&b2nd_free) free;
   __typeof__(&blosc2_vlmeta_add) vlmeta_add;
+  __typeof__(&blosc2_vlmeta_update) vlmeta_update;
   __typeof__(&blosc2_vlmeta_get) vlmeta_get;
+  __typeof__(&blosc2_remove_urlpath) remove;
 } library;
 
 static library load(const char *path) {
@@ -57,7 +59,9 @@ static library load(const char *path) {
   FIND(open, b2nd_open);
   FIND(free, b2nd_free);
   FIND(vlmeta_add, blosc2_vlmeta_add);
+  FIND(vlmeta_update, blosc2_vlmeta_update);
   FIND(vlmeta_get, blosc2_vlmeta_get);
+  FIND(remove, blosc2_remove_urlpath);
   lib.init();
   return lib;
 }

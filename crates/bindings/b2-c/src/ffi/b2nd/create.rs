@@ -639,8 +639,9 @@ pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Re
     // The files of the indexes of python-blosc2 are not copied.
     let layers = source.state.store().vlmetas()?;
     for (name, chunk) in layers.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
-        let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
-        state.store().set_vlmeta(&name, chunk, &value, None)?;
+        // A damaged one is an error.
+        b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
+        state.store().set_vlmeta(&name, chunk, None)?;
     }
     state.mirror_metas()?;
     // SAFETY: as above.

@@ -119,7 +119,7 @@ unsafe fn set_vlmeta(
     let cbytes = context.compress(content, &mut chunk)?;
     chunk.truncate(cbytes);
     let chunksize = state.chunksize_to_store(state.c.chunksize.get());
-    state.store().set_vlmeta(name, chunk.into(), content, chunksize)?;
+    state.store().set_vlmeta(name, chunk.into(), chunksize)?;
     state.c.change_tick.add(1);
     state.mirror_metas()
 }

@@ -488,8 +488,9 @@ unsafe fn copy(from: &SchunkState, mut storage: blosc2_storage) -> Result<Box<Sc
     }
     // The files of the indexes of python-blosc2 are not copied.
     for (name, chunk) in from.store().vlmetas()?.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
-        let value = Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
-        to.store().set_vlmeta(&name, chunk, &value, None)?;
+        // A damaged one is an error.
+        Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
+        to.store().set_vlmeta(&name, chunk, None)?;
     }
     to.mirror_metas()?;
     Ok(to)
