@@ -103,6 +103,11 @@ static void all(bool contiguous, char *urlpath) {
   CHECK(blosc2_vlmeta_add(schunk, "two", (uint8_t *)"second", 6, &cparams) == 1);
   CHECK(blosc2_vlmeta_add(schunk, "two", (uint8_t *)"second", 6, NULL) < 0);
   CHECK(blosc2_vlmeta_exists(schunk, "two") == 1 && blosc2_vlmeta_exists(schunk, "three") < 0);
+  /* In files, too, the content is compressed with the given parameters. */
+  blosc2_cparams zlib = BLOSC2_CPARAMS_DEFAULTS;
+  zlib.compcode = BLOSC_ZLIB;
+  CHECK(blosc2_vlmeta_update(schunk, "one", (uint8_t *)data, 1000, &zlib) == 0);
+  CHECK(strcmp(blosc2_cbuffer_complib(schunk->vlmetalayers[0]->content), "Zlib") == 0);
   CHECK(blosc2_vlmeta_update(schunk, "one", (uint8_t *)"longer than before", 18, NULL) == 0);
   CHECK(blosc2_vlmeta_get(schunk, "one", &content, &len) == 0 && len == 18 && memcmp(content, "longer", 6) == 0);
   free(content);
