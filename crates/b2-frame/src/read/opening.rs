@@ -482,8 +482,8 @@ impl FrameOrigin {
         let file = schunk.files.open(FrameFile::Main)?;
         let ours = file.storage().identity();
         let main = match schunk.storage() {
-            Storage::Contiguous => self.path.clone(),
-            Storage::Sparse => self.path.join(INDEX_NAME),
+            Storage::Contiguous => Cow::from(&self.path),
+            Storage::Sparse => self.path.join(INDEX_NAME).into(),
         };
         // Failures here are ignored, since opening the frame will report them.
         let theirs = fs.identity(&main, Links::Follow);

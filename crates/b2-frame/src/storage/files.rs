@@ -281,7 +281,7 @@ pub(crate) fn open_file(
     links: Links,
     base: u64,
 ) -> Result<OpenFile, FrameError> {
-    let name: Arc<str> = path.display().to_string().into();
+    let name: Arc<str> = path.to_string_lossy().into();
     let (file, len) = fs.open_with_len(path, links).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput if fs.kind(path, links).is_ok_and(|kind| kind != FileKind::File) => {
             match links {

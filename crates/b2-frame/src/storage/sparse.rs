@@ -20,6 +20,8 @@ use crate::storage::traits::{FileId, Links, ReadAt, ReadFiles};
 pub(crate) struct Sparse {
     fs: Arc<dyn ReadFiles>,
     dir: PathBuf,
+    /// The path of the index file.
+    index_path: PathBuf,
     index: OpenFile,
     watch: Arc<IndexWatch>,
     /// For snapshots with uncommitted chunks: the number of rollbacks when the snapshot was taken.
@@ -54,12 +56,12 @@ impl IndexWatch {
         Ok(())
     }
 
-    /// Returns whether the index file in `dir` is still the known one.
-    pub(crate) fn is_current(&self, fs: &dyn ReadFiles, dir: &Path) -> io::Result<bool> {
+    /// Returns whether the index file at `path` is still the known one.
+    pub(crate) fn is_current(&self, fs: &dyn ReadFiles, path: &Path) -> io::Result<bool> {
         if cfg!(windows) {
-            return self.is_same(fs, dir);
+            return self.is_same(fs, path);
         }
-        let found = match fs.identity(&dir.join(INDEX_NAME), Links::Refuse) {
+        let found = match fs.identity(path, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.new),
             found => found?,
         };
@@ -70,8 +72,8 @@ impl IndexWatch {
 impl IndexWatch {
     /// Like [`is_current`](Self::is_current) if the index file is not kept open: another file may then have the same
     /// identity, so the content is compared, too.
-    fn is_same(&self, fs: &dyn ReadFiles, dir: &Path) -> io::Result<bool> {
-        let found = match fs.open(&dir.join(INDEX_NAME), Links::Refuse) {
+    fn is_same(&self, fs: &dyn ReadFiles, path: &Path) -> io::Result<bool> {
+        let found = match fs.open(path, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.new),
             found => found?,
         };
@@ -148,7 +150,7 @@ impl Sparse {
     ) -> Result<Self, FrameError> {
         let watch = IndexWatch::new(index.storage().clone());
         let watch = Arc::new(watch.map_err(FrameError::io(index.name()))?);
-        Ok(Self { fs, dir, index, watch, rollbacks: None, guard })
+        Ok(Self { fs, index_path: dir.join(INDEX_NAME), dir, index, watch, rollbacks: None, guard })
     }
 
     /// Reads the index from another file, which has the same identity.
@@ -165,7 +167,7 @@ impl Sparse {
         uncommitted: bool,
     ) -> Self {
         let rollbacks = uncommitted.then(|| watch.rollbacks.load(Ordering::SeqCst));
-        Self { fs, dir, index, watch, rollbacks, guard: None }
+        Self { fs, index_path: dir.join(INDEX_NAME), dir, index, watch, rollbacks, guard: None }
     }
 }
 
@@ -182,7 +184,7 @@ impl FrameFiles for Sparse {
         let FrameFile::Chunk(id) = file else { return Ok(self.index.clone()) };
         let opened = open_file(&*self.fs, &self.dir.join(chunk_name(id)), Links::Refuse, 0);
         // Check after opening, since the file can be removed and its name reused at any moment.
-        let current = self.watch.is_current(&*self.fs, &self.dir);
+        let current = self.watch.is_current(&*self.fs, &self.index_path);
         let rolled_back =
             self.rollbacks.is_some_and(|rollbacks| rollbacks != self.watch.rollbacks.load(Ordering::SeqCst));
         if rolled_back || !current.map_err(FrameError::io(self.index.name()))? {

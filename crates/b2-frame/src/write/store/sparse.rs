@@ -428,7 +428,7 @@ impl SparseStore {
     fn check_unchanged(&self, header: &Bytes) -> Result<(), FrameError> {
         let unchanged = self
             .watch
-            .is_current(&*self.fs, &self.dir)
+            .is_current(&*self.fs, &self.dir.join(INDEX_NAME))
             .and_then(|current| Ok(current && self.index.read_at(0..header.len() as u64)? == header));
         match unchanged.map_err(FrameError::io(self.name()))? {
             true => Ok(()),
