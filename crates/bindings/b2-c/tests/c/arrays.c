@@ -159,6 +159,32 @@ static void filled(void) {
   b2nd_free_ctx(ctx);
 }
 
+/* C-Blosc2 only changes the shape when it shrinks an array inside its chunks, and leaves the items there. */
+static void shrunk_by_c_blosc2(void) {
+  const int64_t smaller[2] = {25, 33};
+  char *urlpath = "shrunk.b2nd";
+  b2nd_context_t *ctx = context(true, urlpath, SHAPE, CHUNK);
+  b2nd_array_t *array;
+  int32_t value = 7;
+  CHECK(b2nd_full(ctx, &array, &value) == 0 && b2nd_free(array) == 0);
+  uint8_t *meta;
+  int size = b2nd_serialize_meta(2, smaller, CHUNK, BLOCK, "<i4", DTYPE_NUMPY_FORMAT, &meta);
+  blosc2_schunk *schunk = blosc2_schunk_open(urlpath);
+  CHECK(size > 0 && blosc2_meta_update(schunk, "b2nd", meta, size) >= 0);
+  free(meta);
+  blosc2_schunk_free(schunk);
+  CHECK(b2nd_open(urlpath, &array) == 0 && array->shape[1] == 33);
+  const int64_t larger[2] = {42, 38};
+  CHECK(b2nd_resize(array, larger, NULL) == 0 && array->nitems == 42 * 38);
+  CHECK(b2nd_to_cbuffer(array, back, 42 * 38 * 4) == 0);
+  bool right = true;
+  for (int i = 0; i < 42 * 38; i++) right &= back[i] == (i / 38 < 25 && i % 38 < 33 ? 7 : 0);
+  CHECK(right);
+  b2nd_free(array);
+  b2nd_free_ctx(ctx);
+  blosc2_remove_urlpath(urlpath);
+}
+
 static void views(void) {
   const int64_t shape[2] = {1, 40};
   const int32_t chunk[2] = {1, 15};
@@ -247,6 +273,7 @@ int main(void) {
   all(true, "file.b2nd");
   all(false, "directory.b2nd");
   filled();
+  shrunk_by_c_blosc2();
   views();
   metalayers();
   buffers();

@@ -222,7 +222,9 @@ pub unsafe extern "C" fn b2nd_resize(
             in_transaction(array, |array| {
                 let n = array.shapes.ndim();
                 let start = if start.is_null() { None } else { Some(values(start, n)?) };
-                array.resize(values(new_shape, n)?, start)
+                let old = array.shapes.shape.clone();
+                array.resize(values(new_shape, n)?, start)?;
+                array.clear_added(&old, start)
             })?;
         }
         Ok(0)

@@ -284,16 +284,37 @@ impl ArrayHandle<'_> {
             let mut start = vec![0; shape.len()];
             let mut stop = self.shapes.shape.clone();
             (start[axis], stop[axis]) = (*new, old.min(end));
-            for nchunk in nd::chunks_of(&self.shapes, &start, &stop) {
-                let (_, from, to) = self.overlap(nchunk, &start, &stop);
-                let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
-                let mut part =
-                    b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * self.itemsize)?;
-                self.read(&from, &to, &mut part, &lens)?;
-                if part.iter().any(|byte| *byte != 0) {
-                    part.fill(0);
-                    self.write(&from, &to, &part, &lens)?;
-                }
+            self.clear(&start, &stop)?;
+        }
+        Ok(())
+    }
+
+    /// Zeros the items that a larger shape adds to chunks that exist: C-Blosc2 leaves old ones there when it shrinks an array.
+    pub(super) fn clear_added(&mut self, old: &[i64], start: Option<&[i64]>) -> Result<()> {
+        for (axis, old) in old.iter().enumerate() {
+            let chunk = i64::from(self.shapes.chunk[axis]).max(1);
+            // Whole chunks that are added in the middle leave edge chunks unchanged.
+            let at_end = start.is_none_or(|start| start[axis] == *old);
+            if !at_end || self.shapes.shape[axis] <= *old || old % chunk == 0 {
+                continue;
+            }
+            let (mut from, mut to) = (vec![0; self.shapes.ndim()], self.shapes.shape.clone());
+            (from[axis], to[axis]) = (*old, to[axis].min((old / chunk + 1) * chunk));
+            self.clear(&from, &to)?;
+        }
+        Ok(())
+    }
+
+    /// Zeros a box, chunk by chunk. Chunks in which it has only zeros stay as they are.
+    fn clear(&mut self, start: &[i64], stop: &[i64]) -> Result<()> {
+        for nchunk in nd::chunks_of(&self.shapes, start, stop) {
+            let (_, from, to) = self.overlap(nchunk, start, stop);
+            let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
+            let mut part = b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * self.itemsize)?;
+            self.read(&from, &to, &mut part, &lens)?;
+            if part.iter().any(|byte| *byte != 0) {
+                part.fill(0);
+                self.write(&from, &to, &part, &lens)?;
             }
         }
         Ok(())
