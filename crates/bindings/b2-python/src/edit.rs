@@ -144,7 +144,8 @@ impl EditorBase {
         let mut value = as_items(value, dtype)?;
         // In assignments NumPy accepts additional leading dimensions of length 1.
         while value.ndim() > shape.len() && value.shape()[0] == 1 {
-            value = value.get_item(0)?.cast_into::<PyUntypedArray>()?;
+            // With the ellipsis the last one leaves an array, not a scalar.
+            value = value.get_item((0, py.Ellipsis()))?.cast_into::<PyUntypedArray>()?;
         }
         let shape = PyTuple::new(py, shape)?;
         match numpy(py)?.call_method1(intern!(py, "broadcast_to"), (&value, &shape)) {

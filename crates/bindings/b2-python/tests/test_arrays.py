@@ -244,6 +244,7 @@ def test_setting_by_coordinates():
         ((0,), 2.0),
         ((..., [1]), True),
         ((None, 0), 3),
+        ((1, 2, 3, ...), np.array([[8]])),
     ]:
         x[key] = value
         a[key] = value
