@@ -41,6 +41,8 @@ impl SuperChunk {
     /// Records what has been verified in a chunk.
     pub(crate) fn put_compared(&self, nchunk: usize, chunk: VerifiedChunk) {
         if !self.compares_again() {
+            // Later reads of the chunk compare nothing, so they must notice a program that begins to lock and overwrites it.
+            self.source.as_ref().and_then(|source| source.guard.as_ref()).inspect(|guard| guard.watch());
             self.opened.compared.put(nchunk, self.nchunks(), chunk);
         }
     }

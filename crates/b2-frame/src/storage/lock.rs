@@ -377,8 +377,8 @@ impl LockFileVersion {
         }
     }
 
-    /// Starts looking for a lock file if there was none. This costs a system call per read, and is meant for frames
-    /// without checksums.
+    /// Starts looking for a lock file if there was none. This costs a system call per read, and is meant for data that are
+    /// not compared with checksums, or not again.
     pub(crate) fn watch(&self) {
         self.watching.store(true, Ordering::Relaxed);
     }

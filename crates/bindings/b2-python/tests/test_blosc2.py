@@ -504,6 +504,22 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
         writer.join(60)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("between", [False, True])
+def test_a_writer_that_begins_to_lock_after_a_reader_has_verified(tmp_path, sparse, between):
+    """The reader compares a chunk only once, and C-Blosc2 overwrites the chunk of the state that the reader shows."""
+    path = tmp_path / "a.b2nd"
+    x = np.arange(80, dtype="i4").reshape(16, 5)
+    b2kit.asarray(x, path, chunks=(17, 2), blocks=(4, 1), sparse=sparse)
+    reader, new = b2kit.open_array(path), x.copy()
+    assert reader[0, 0] == 0
+    if between:
+        b2kit.open_array(path, mode="a")[10:12, 2:3] = new[10:12, 2:3] = 99
+    writer = blosc2.open(str(path), mode="a", locking=True)
+    writer[4:6, 1:2] = new[4:6, 1:2] = [[12345], [66666]]
+    np.testing.assert_array_equal(reader[...], new)
+
+
 def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
     """Lazy objects and caches of other arrays are stored as empty arrays with a note: reading zeros would be wrong."""
     monkeypatch.chdir(tmp_path)
