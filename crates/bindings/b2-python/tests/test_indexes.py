@@ -116,6 +116,19 @@ print(len(a[a > 999].compute()[:]), a.indexes[0].stale)
     assert len(x[x > 999]) == 2
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_array_that_replaces_an_indexed_one(tmp_path, kind):
+    """python-blosc2 caches indexes by path."""
+    path = tmp_path / "a.b2nd"
+    check(path, indexed(path, kind))
+    x = np.random.default_rng(9).integers(0, 1001, 20_000)
+    b2kit.asarray(x, path, chunks=4000, blocks=500, overwrite=True)
+    check(path, x)
+    x = x[::-1].copy()
+    b2kit.copy(b2kit.asarray(x, chunks=4000, blocks=500), path, overwrite=True)
+    check(path, x)
+
+
 def test_only_changes_of_items_count(tmp_path):
     path = tmp_path / "a.b2nd"
     indexed(path, "FULL")

@@ -538,7 +538,7 @@ class Edit(_b2kit.EditorBase):
 
     def _commit(self) -> None:
         super()._commit()
-        _forget_indexes(self._path)
+        forget_indexes(self._path)
 
     @property
     def ndim(self) -> int:
@@ -788,7 +788,7 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(positions, breaks)]
 
 
-def _forget_indexes(path: str | None) -> None:
+def forget_indexes(path: str | None) -> None:
     """Lets python-blosc2 reload the indexes of a changed file that it has cached in this process."""
     drop = getattr(sys.modules.get("blosc2.indexing"), "_drop_persistent_path_caches", None)
     if path is not None and drop is not None:

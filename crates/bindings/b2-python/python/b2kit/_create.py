@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, Union, overload
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit._array import Array, absolute, as_shape
+from b2kit._array import Array, absolute, as_shape, forget_indexes
 from b2kit._cast import cast
 from b2kit._options import Filter, Options, Path, Shape
 from b2kit._progress import Progress, telling
@@ -659,6 +659,7 @@ def _write(
     if frame is not None:
         return Array(frame, "a", given.get("threads"))
     assert target is not None
+    forget_indexes(target)
     return Array(target, "a", given.get("threads"))
 
 
