@@ -381,6 +381,18 @@ impl FrameError {
         }
     }
 
+    /// Returns whether a change by another program may be the cause: bytes cannot be used, or are no longer there.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn may_be_a_change(&self) -> bool {
+        match self.detail() {
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+            }
+            other => other.kind() == ErrorKind::Damaged,
+        }
+    }
+
     /// Returns the [`detail`](Self::detail) itself.
     #[must_use]
     #[doc(hidden)]

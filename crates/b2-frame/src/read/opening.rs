@@ -99,12 +99,12 @@ impl SuperChunk {
         Some(HeldLock::new(self.source.as_ref()?.guard.clone()?))
     }
 
-    /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
+    /// Returns the error for bytes that could not be used or are gone: [`FrameError::Changed`] if another program has
     /// changed the frame since it was opened, else the same error with the name of the frame.
     #[must_use]
     #[doc(hidden)]
     pub fn explain(&self, error: FrameError) -> FrameError {
-        let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
+        let changed = if error.may_be_a_change() { self.changed() } else { None };
         changed.unwrap_or_else(|| self.add_name(error))
     }
 

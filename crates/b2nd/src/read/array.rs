@@ -425,11 +425,15 @@ impl NdArray {
     /// Adds details to the error of a failed read: whether another program has changed the array, or which items are
     /// damaged.
     pub(crate) fn explain(&self, error: NdError) -> NdError {
+        let may_be_a_change = match &error {
+            NdError::Frame(error) => error.may_be_a_change(),
+            other => other.kind() == ErrorKind::Damaged,
+        };
+        if may_be_a_change && let Some(changed) = self.super_chunk().changed() {
+            return changed.into();
+        }
         if error.kind() != ErrorKind::Damaged {
             return self.add_name(error);
-        }
-        if let Some(changed) = self.super_chunk().changed() {
-            return changed.into();
         }
         self.add_name(match error {
             NdError::Frame(source) => match damaged_chunk(source.detail()) {

@@ -520,6 +520,23 @@ def test_a_writer_that_begins_to_lock_after_a_reader_has_verified(tmp_path, spar
     np.testing.assert_array_equal(reader[...], new)
 
 
+def test_chunk_files_that_c_blosc2_has_removed(tmp_path):
+    """A reader moves on to the new state, as after other changes; without one it is an error that names the change."""
+    path = tmp_path / "a.b2nd"
+    x = np.random.default_rng(0).integers(0, 10**9, 1000)
+    b2kit.asarray(x, path, chunks=100, blocks=20, sparse=True)
+    reader = b2kit.open_array(path)
+    writer = blosc2.open(str(path), mode="a")
+    writer.resize((250,))
+    with pytest.raises(errors.ChangedError):
+        reader[...]
+    writer.resize((1000,))
+    np.testing.assert_array_equal(reader[...], writer[:])
+    (path / "00000001.chunk").unlink()
+    with pytest.raises(errors.NotFoundError):
+        reader[...]
+
+
 def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
     """Lazy objects and caches of other arrays are stored as empty arrays with a note: reading zeros would be wrong."""
     monkeypatch.chdir(tmp_path)
