@@ -1,6 +1,5 @@
 //! Changes of stores in directories. Each becomes visible to others when it is complete.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -269,16 +268,18 @@ impl Store {
             return Ok(());
         }
         // Move attributes in the frame with small members to a separate file.
-        let mut all = BTreeMap::new();
+        let mut all = Attributes::default();
         if let Some(frame) = self.attributes(group, options)? {
             for (name, _) in frame.vlmetalayers().iter() {
-                all.insert(name.to_vec(), frame.vlmetalayers().get(name)?.unwrap_or_default());
+                all.set(name, frame.vlmetalayers().get(name)?.unwrap_or_default());
             }
         }
         for name in removed {
-            all.remove(name.as_bytes()).ok_or_else(|| missing(name))?;
+            all.remove(name.as_bytes()).then_some(()).ok_or_else(|| missing(name))?;
         }
-        all.extend(changed.iter().map(|(name, value)| (name.clone().into_bytes(), value.clone())));
+        for (name, value) in changed {
+            all.set(name.as_bytes(), value.clone());
+        }
         let path = self.with_parent_dirs(self.path_of(&key)?, MemberKind::SuperChunk)?;
         let writer = FrameWriter::options().file_system(inside.clone()).create(path, empty_frame_params())?;
         write_attributes(writer, &all)?;
@@ -372,6 +373,26 @@ fn copy_frame(frame: &SuperChunk, inside: &Arc<RootedDir>, path: &Path) -> Resul
     Ok(())
 }
 
+/// Attributes of a group in the order in which they were first set: names and encoded values.
+#[derive(Default)]
+pub(crate) struct Attributes(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Attributes {
+    pub(crate) fn set(&mut self, name: &[u8], value: Vec<u8>) {
+        match self.0.iter_mut().find(|(there, _)| there == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name.to_vec(), value)),
+        }
+    }
+
+    /// Removes an attribute. Returns whether it existed.
+    fn remove(&mut self, name: &[u8]) -> bool {
+        let len = self.0.len();
+        self.0.retain(|(there, _)| there != name);
+        self.0.len() < len
+    }
+}
+
 /// Parameters of a frame without data, for attributes.
 pub(crate) fn empty_frame_params() -> FrameParams {
     FrameParams::new(1).chunksize(0)
@@ -380,9 +401,9 @@ pub(crate) fn empty_frame_params() -> FrameParams {
 /// Writes attributes to a new frame, and returns it if it is in memory.
 pub(crate) fn write_attributes(
     mut writer: FrameWriter,
-    attributes: &BTreeMap<Vec<u8>, Vec<u8>>,
+    attributes: &Attributes,
 ) -> Result<b2_frame::WrittenFrame, StoreError> {
-    for (name, value) in attributes {
+    for (name, value) in &attributes.0 {
         writer.set_vlmetalayer(name, value)?;
     }
     Ok(writer.finish()?)

@@ -14,7 +14,7 @@ use rawzip::path::EntryPath;
 use tempfile::TempDir;
 
 use crate::StoreError;
-use crate::change::{check_unused, empty_frame_params, write_attributes};
+use crate::change::{Attributes, check_unused, empty_frame_params, write_attributes};
 use crate::members::kind_of;
 use crate::names::{self, ATTRIBUTES, EMBEDDED, EMBEDDED_MAP, MAX_MEMBERS, last_part};
 use crate::store::Store;
@@ -48,7 +48,7 @@ pub struct StoreWriter {
     staging: TempDir,
     members: BTreeSet<String>,
     groups: BTreeSet<String>,
-    attributes: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
+    attributes: BTreeMap<String, Attributes>,
     /// Whether a member could not be written, so that the store is incomplete.
     failed: bool,
 }
@@ -200,7 +200,7 @@ impl StoreWriter {
             return Err(StoreError::Exists(format!("{group}: a member of that name exists")));
         }
         self.note_groups(&key);
-        self.attributes.entry(key).or_default().insert(name.as_ref().to_vec(), value.to_vec());
+        self.attributes.entry(key).or_default().set(name.as_ref(), value.to_vec());
         Ok(())
     }
 

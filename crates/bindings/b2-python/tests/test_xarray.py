@@ -495,3 +495,17 @@ def test_what_is_replaced_keeps_its_mode(tmp_path):
         assert os.stat(target).st_mode & 0o777 == 0o750
         assert os.stat(target / "x.b2nd").st_mode & 0o777 == 0o604
         assert not noted or os.getxattr(target / "x.b2nd", "user.note") == b"kept"
+
+
+def test_attributes_keep_their_order(tmp_path):
+    """Those of variables and of groups, and in a map where there are more than C-Blosc2 reads."""
+    for names in list("zam_Bq"), [f"{n % 7}-{n}" for n in range(40)]:
+        attrs = {name: n for n, name in enumerate(names)}
+        ds = xr.Dataset({"v": ("x", np.arange(3), attrs)}, {"x": ("x", [1, 2, 3], attrs)}, attrs)
+        for group in None, "g":
+            ds.b2kit.to_store(tmp_path / "a.b2d", mode="w", group=group)
+            with xr.open_dataset(tmp_path / "a.b2d", group=group) as found:
+                assert [list(one.attrs) for one in (found, found.v, found.x)] == [names] * 3
+            b2kit.open_group(tmp_path / "a.b2d").save(tmp_path / "copy.b2z", overwrite=True)
+            with xr.open_dataset(tmp_path / "copy.b2z", group=group) as found:
+                assert list(found.attrs) == names
