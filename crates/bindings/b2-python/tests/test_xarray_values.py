@@ -392,3 +392,17 @@ def test_unsigned_numbers_without_a_fill_value(tmp_path, lazy):
         assert opened(tmp_path / f"{engine}.b2d").u.values.tolist() == [1, 200, 255, 250]
         with pytest.raises(ValueError):
             xr.Dataset({"u": ("x", [300])}).b2kit.to_store(tmp_path / f"{engine}.b2d", append_dim="x")
+
+
+@lazily
+@pytest.mark.parametrize("text", ["a\0", b"a\0"])
+def test_texts_that_items_of_a_fixed_size_would_cut_are_refused(tmp_path, lazy, text):
+    ds = maybe_lazy(xr.Dataset({"s": ("x", np.array([text, text[:1]], object))}), lazy)
+    with pytest.raises(ValueError, match="ends with a NUL(?s:.*)'s'"):
+        ds.b2kit.to_store(tmp_path / "a.b2d")
+    assert listing(tmp_path) == []
+    inner = text[:1] + text[1:] + text[:1]
+    xr.Dataset({"s": ("x", np.array([inner, ""], object))}).b2kit.to_store(tmp_path / "a.b2d")
+    assert opened(tmp_path / "a.b2d").s.values.tolist()[0] == inner
+    with pytest.raises(ValueError, match="does not fit"):
+        ds.b2kit.to_store(tmp_path / "a.b2d", append_dim="x")

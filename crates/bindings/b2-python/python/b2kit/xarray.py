@@ -39,7 +39,7 @@ from b2kit._array import Array, Edit, sync_folder
 from b2kit._remote import shown
 from b2kit._staging import Stage
 from b2kit._xarray_hdf5 import Hdf5Store
-from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, NotBloscError, WrongTypeError
+from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, NotBloscError, RangeError, WrongTypeError
 from b2kit.store import Group, SuperChunk
 
 __all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
@@ -266,6 +266,9 @@ class DataStore(WritableCFDataStore):
             kind = "S" if any(isinstance(item, bytes) for item in items.flat) else "U"
             empty = b"" if kind == "S" else ""
             told = [empty if item is None else item for item in items.flat]
+            for item in told:
+                if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
+                    raise RangeError(f"{item!r} ends with a NUL, which items of a fixed size do not keep")
             text = np.array(told, dtype=kind).reshape(items.shape)
             text = text if text.dtype.itemsize else text.astype(f"{kind}1")
             variable = Variable(variable.dims, text, variable.attrs, variable.encoding, fastpath=True)
