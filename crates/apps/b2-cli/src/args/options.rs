@@ -55,6 +55,10 @@ pub(crate) struct Global {
     /// that only this machine reaches.
     #[arg(long, global = true, display_order = 108)]
     pub(crate) same_host: bool,
+    /// Open arrays of which python-blosc2 computes or fetches the items, too, as super-chunks: for commands that do not read
+    /// items.
+    #[arg(skip)]
+    pub(crate) opens_itemless: bool,
 }
 
 /// When chunks are compared with their checksums.
@@ -82,6 +86,11 @@ impl Global {
     /// Verifies checksums on every read: for commands that write what they have read.
     pub(crate) fn comparing(self) -> Self {
         Self { compare: Some(ComparePolicy::Always), ..self }
+    }
+
+    /// Opens frames without items, too.
+    pub(crate) fn opening_itemless(self) -> Self {
+        Self { opens_itemless: true, ..self }
     }
 
     /// Applies the default of `--max-output` for commands that decode a whole file, unless the option was given.
@@ -245,6 +254,13 @@ pub(crate) struct Sources {
     /// Read this member of a store, or data set of HDF5 or NetCDF
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
+}
+
+impl Source {
+    /// A file, or FILE::NAME.
+    pub(crate) fn of(file: &Path) -> Self {
+        Self { file: file.to_owned(), offset: 0, key: None }
+    }
 }
 
 impl Sources {

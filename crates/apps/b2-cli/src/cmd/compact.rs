@@ -36,10 +36,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         })
     };
     args.targets.each(global, plan, |target| {
-        // Measure the size first: opening the frame removes leftovers of an interrupted change.
-        let before = size_on_disk(&target.file).unwrap_or(0);
-        target
-            .change(global, || compact(&mut target.frame(VlmetaLimit::Shared, global)?, &target.file, before))
+        target.change(global, || {
+            let path = &target.path(global)?;
+            // Measure the size first: opening the frame removes leftovers of an interrupted change.
+            let before = size_on_disk(path).unwrap_or(0);
+            compact(&mut target.frame(VlmetaLimit::Shared, global)?, path, before)
+        })
     })
 }
 

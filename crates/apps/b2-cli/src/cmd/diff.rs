@@ -438,7 +438,7 @@ fn compare_layers(what: &str, [first, second]: &[Layers; 2]) -> Option<String> {
         Some(value) => crate::print::json::show_short(value, LONG),
     });
     let [first, second] = values;
-    Some(format!("{what} {}: {first} | {second}", crate::print::printable(&String::from_utf8_lossy(name))))
+    Some(format!("{what} {}: {first} | {second}", crate::print::printable_name(name)))
 }
 
 /// Number of characters to print of the value of a metalayer.

@@ -2,7 +2,6 @@
 
 mod chunks;
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -16,7 +15,9 @@ use self::chunks::{SPECIAL_KINDS, json_ratio};
 use super::convert::Listing;
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
-use crate::print::{Table, count, dims, json, printable, printable_json, ratio, short_size, size, thousands};
+use crate::print::{
+    Table, count, dims, json, printable, printable_json, printable_name, ratio, short_size, size, thousands,
+};
 use crate::process::{batch, error};
 use crate::read::{Hdf5, Input, Store, store};
 use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
@@ -32,7 +33,11 @@ Examples:
   b2kit info store.b2z --key /a        one of them
   b2kit info ocean.nc                  what is in it (NetCDF, HDF5, Zarr, .npz)
   b2kit info x.h5::/group/dataset      one data set
-  b2kit info data.bin --offset 1234    a frame inside another file";
+  b2kit info data.bin --offset 1234    a frame inside another file
+
+In JSON, metalayers with names that are not UTF-8 are {\"$map\": [[name, value], ...]},
+such a name {\"$bin\": \"BASE64\"}. If the name of the file is not UTF-8, `file_bytes`
+is its exact form.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -81,11 +86,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 /// The JSON object for one of several files, on one line and with the name of the file.
 fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
-    let mut object = Map::new();
-    object.extend(serde_json::from_slice::<Map<String, Value>>(text.bytes())?);
+    let mut facts = serde_json::from_slice::<Map<String, Value>>(text.bytes())?;
     // As given, possibly with the name of a member.
-    object.insert("file".into(), file.display().to_string().into());
-    Ok(format!("{}\n", Value::Object(object)).into_bytes())
+    facts.retain(|key, _| !key.starts_with("file"));
+    Ok(format!("{}\n", json::of_file(file, facts.into())).into_bytes())
 }
 
 /// Summary of one of several files, on one line.
@@ -117,12 +121,7 @@ fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
 
 /// A JSON object that starts with the name of the file.
 fn with_file(source: &Source, facts: Value) -> Value {
-    let mut object = Map::new();
-    object.insert("file".into(), source.file.display().to_string().into());
-    if let Value::Object(facts) = facts {
-        object.extend(facts);
-    }
-    object.into()
+    json::of_file(&source.file, facts)
 }
 
 /// The store that a file is, unless a member of it is asked for.
@@ -535,81 +534,49 @@ fn check_vlmetalayers(input: &Input) -> Result<()> {
     )
 }
 
-/// For each kind of metalayer calls `each` first with the kind only, then with the name and content of each metalayer.
-fn each_layer(
-    frame: &SuperChunk,
-    mut each: impl FnMut(&'static str, Option<(&str, &[u8])>) -> Result<()>,
-) -> Result<()> {
-    // Names already used: different invalid UTF-8 names look the same when printed.
-    let mut seen = HashSet::new();
-    each("metalayers", None)?;
-    for (name, content) in frame.metalayers().iter() {
-        let name = show_name(name);
-        if seen.insert(name.clone()) {
-            each("metalayers", Some((&name, content)))?;
-        }
-    }
-    seen.clear();
-    each("vlmetalayers", None)?;
-    for (name, _) in frame.vlmetalayers().iter() {
-        let shown = show_name(name);
-        if seen.insert(shown.clone())
-            && let Some(content) = frame.vlmetalayers().get(name)?
-        {
-            each("vlmetalayers", Some((&shown, &content)))?;
-        }
-    }
-    Ok(())
-}
-
 /// Appends the metalayers to a JSON object.
 fn send_layers(output: &mut Output, frame: Option<&SuperChunk>, named: &dyn Fn() -> String) -> Result<()> {
     let Some(frame) = frame else {
         return output.send(b",\n  \"metalayers\": null,\n  \"vlmetalayers\": null");
     };
-    let mut close = "";
-    let mut sent = Ok(());
-    let told = each_layer(frame, |kind, layer| {
-        let mut send = |text: &str| output.send(text.as_bytes());
-        sent = match layer {
-            None => {
-                let text = format!("{close},\n  \"{kind}\": {{");
-                close = "}";
-                send(&text)
-            }
-            Some((name, content)) => {
-                let comma = if close == "}" { "" } else { "," };
-                close = "\n  }";
-                send(&format!("{comma}\n    {}: ", printable_json(&Value::from(name).to_string())))
-                    .and_then(|()| json::show(content, &mut |text| send(text)))
-            }
-        };
-        ensure!(sent.is_ok());
-        Ok(())
-    });
-    sent?;
-    told.with_context(named)?;
-    output.send(close.as_bytes())
+    const GAPS: [&str; 3] = ["\n    ", "\n    ", "\n  "];
+    let mut send = |text: &str| output.send(text.as_bytes());
+    send(",\n  \"metalayers\": ")?;
+    let fixed = frame.metalayers();
+    let names: Vec<&[u8]> = fixed.iter().map(|(name, _)| name).collect();
+    json::show_layers(names.into_iter(), |name| Ok(fixed.get(name).unwrap_or_default()), GAPS, &mut send)?;
+    send(",\n  \"vlmetalayers\": ")?;
+    json::show_layers(
+        vlnames(frame).into_iter(),
+        |name| vlmetalayer(frame, name).with_context(named),
+        GAPS,
+        &mut send,
+    )
 }
 
-fn show_name(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
+pub(super) fn vlnames(frame: &SuperChunk) -> Vec<&[u8]> {
+    frame.vlmetalayers().iter().map(|(name, _)| name).collect()
+}
+
+/// The content of an existing vlmetalayer.
+pub(super) fn vlmetalayer(frame: &SuperChunk, name: &[u8]) -> Result<Vec<u8>> {
+    Ok(frame.vlmetalayers().get(name)?.unwrap_or_default())
 }
 
 pub(super) fn metalayer_tables(input: &Input) -> Result<String> {
     let Some(frame) = input.frame() else { return Ok(String::new()) };
+    let row = |table: &mut Table, name: &[u8], content: &[u8]| {
+        table.row(&printable_name(name), printable(&json::show_for_people(content, LONG)));
+    };
+    let (mut fixed, mut variable) = (Table::default(), Table::default());
+    for (name, content) in frame.metalayers().iter() {
+        row(&mut fixed, name, content);
+    }
+    for name in vlnames(frame) {
+        row(&mut variable, name, &vlmetalayer(frame, name)?);
+    }
     let mut text = String::new();
-    let mut tables: Vec<(&str, Table)> = Vec::new();
-    each_layer(frame, |kind, layer| {
-        match (tables.last_mut(), layer) {
-            (Some((_, table)), Some((name, content))) => {
-                table.row(&printable(name), printable(&json::show_for_people(content, LONG)));
-            }
-            _ => tables.push((kind, Table::default())),
-        }
-        Ok(())
-    })?;
-    for (heading, table) in tables {
+    for (heading, table) in [("metalayers", fixed), ("vlmetalayers", variable)] {
         let rows = table.render(4);
         text.push_str(&format!("  {heading}{}\n{rows}", if rows.is_empty() { "  none" } else { "" }));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::convert;
 use crate::args::Global;
 use crate::files::{Output, members, stdio};
-use crate::print::{dims, printable, printable_json, short_size};
+use crate::print::{dims, json, printable, printable_json, short_size};
 use crate::process::{batch, one_line};
 use crate::read::store::Table;
 use crate::read::{Hdf5, Input, Store, find_cut_off};
@@ -81,9 +81,8 @@ fn list(args: &Args, file: &Path, global: Global) -> Result<String> {
     let told = |table: &Table| match args.json {
         true => {
             let mut object = table.to_json();
-            object["file"] = file.display().to_string().into();
             object["key"] = table.key.clone().into();
-            line_of(&object)
+            line_of(&json::of_file(file, object))
         }
         false => format!("{}\t{}\n", printable(&table.key), table.describe()),
     };
@@ -191,13 +190,15 @@ fn rendered(args: &Args, file: &Path, members: Vec<(String, Result<Listing>)>) -
 }
 
 fn to_json(file: &Path, key: &str, member: Result<Listing>) -> String {
-    let file = file.display().to_string();
-    line_of(&match member {
-        Ok(Listing { key, kind, dtype, shape, nbytes, stored }) => json!({
-            "file": file, "key": key, "kind": kind, "dtype": dtype, "shape": shape, "nbytes": nbytes, "stored": stored,
-        }),
-        Err(error) => json!({"file": file, "key": key, "error": one_line(&error)}),
-    })
+    line_of(&json::of_file(
+        file,
+        match member {
+            Ok(Listing { key, kind, dtype, shape, nbytes, stored }) => json!({
+                "key": key, "kind": kind, "dtype": dtype, "shape": shape, "nbytes": nbytes, "stored": stored,
+            }),
+            Err(error) => json!({"key": key, "error": one_line(&error)}),
+        },
+    ))
 }
 
 fn line_of(object: &Value) -> String {

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 
 use crate::args::{FilesFrom, Global, Source};
 use crate::files::{Output, retry_read};
-use crate::print::{count, printable, printable_json};
+use crate::print::{count, json, printable, printable_json};
 use crate::process::error::exceeds_output;
 use crate::process::{AlreadyReported, PartlyChecked, Progress, one_line_beside, say, signals};
 use crate::read::external::ExternalArray;
-use crate::read::{Hdf5, Input, Selection, Store, View, damage};
+use crate::read::{Hdf5, Input, Selection, Store, View, damage, without_items};
 use crate::write::checksums_text;
 
 const EXAMPLES: &str = "\
@@ -37,6 +37,8 @@ size and the hash are those of the checked parts, or - if there are none. The
 skipped parts follow the name: more than --max-output bytes of zeros and repeated
 values, and data sets of HDF5 that cannot be decoded, such as virtual and external
 ones, references, and data of variable length.
+A lazy expression or a proxy of python-blosc2 stores no items: the bytes of the file
+are compared, size and hash are -, and after the name follows what it is.
 Exit code 1 if any file failed; 3 if none failed but something was skipped.
 
 In files without checksums it also compares the headers with each other, and
@@ -142,7 +144,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     }
     let mut line = match &verified {
         _ if json => printable_json(&to_json(file, &verified, global).to_string()).into_bytes(),
-        Ok(verified) if verified.checked => {
+        Ok(verified) if verified.has_hash() => {
             format!("{}\t{}\t{}\t", verified.verdict(), verified.nbytes, verified.hash).into_bytes()
         }
         Ok(verified) => format!("{}\t-\t-\t", verified.verdict()).into_bytes(),
@@ -151,8 +153,8 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     if !json {
         line.extend(escaped(file.as_os_str().as_encoded_bytes()));
         match &verified {
-            Ok(verified) if verified.skipped.is_empty() => {}
-            Ok(verified) => line.extend(format!("\t{}", printable(&verified.skipped_text())).into_bytes()),
+            Ok(verified) if verified.is_whole() => {}
+            Ok(verified) => line.extend(format!("\t{}", printable(&verified.parts_text())).into_bytes()),
             Err(error) => {
                 let name = file.display().to_string();
                 line.extend(format!("\t{}", one_line_beside(&name, error)).into_bytes());
@@ -174,33 +176,35 @@ fn escaped(name: &[u8]) -> Vec<u8> {
 
 /// The result for one file as a JSON object. Keys that do not apply are null.
 fn to_json(file: &Path, verified: &Result<VerifyResult>, global: Global) -> Value {
-    let file = file.display().to_string();
-    let message = verified.as_ref().err().map(|error| one_line_beside(&file, error));
-    match verified {
+    let message = verified.as_ref().err().map(|error| one_line_beside(&file.display().to_string(), error));
+    let facts = match verified {
         Ok(found) => json!({
-            "file": file,
             "verdict": found.verdict(),
-            "nbytes": found.checked.then_some(found.nbytes),
-            "sha256": found.checked.then_some(&found.hash),
+            "nbytes": found.has_hash().then_some(found.nbytes),
+            "sha256": found.has_hash().then_some(&found.hash),
             // None if checksums were ignored.
             "checksums": (!global.no_checksums).then(|| checksums_text(found.checksums)),
             "notes": found.notes,
             "skipped": found.skipped.iter()
-                .map(|UncheckedPart { key, why }| json!({"key": key, "reason": why}))
+                .map(|NamedPart { key, what }| json!({"key": key, "reason": what}))
+                .collect::<Vec<_>>(),
+            "without_items": found.without_items.iter()
+                .map(|NamedPart { key, what }| json!({"key": key, "what": what}))
                 .collect::<Vec<_>>(),
             "message": null,
         }),
         Err(_) => json!({
-            "file": file,
             "verdict": "FAIL",
             "nbytes": null,
             "sha256": null,
             "checksums": null,
             "notes": [],
             "skipped": [],
+            "without_items": [],
             "message": message,
         }),
-    }
+    };
+    json::of_file(file, facts)
 }
 
 /// Result for a file that can be decoded.
@@ -216,20 +220,40 @@ pub(crate) struct VerifyResult {
     /// Whether anything was checked.
     checked: bool,
     /// The parts that were not decoded.
-    skipped: Vec<UncheckedPart>,
+    skipped: Vec<NamedPart>,
+    /// The intact parts whose items python-blosc2 computes or fetches.
+    without_items: Vec<NamedPart>,
 }
 
-/// A part that was not decoded, and is not known to be damaged.
-struct UncheckedPart {
+/// A part, and what it is or why it was not decoded.
+struct NamedPart {
     /// The key of a member; `None` for the whole file.
     key: Option<String>,
-    why: String,
+    what: String,
 }
 
 impl VerifyResult {
     fn new(checksums: Checksums) -> Self {
-        let (hash, notes, skipped) = (String::new(), Vec::new(), Vec::new());
-        Self { checksums, nbytes: 0, hash, notes, checked: false, skipped }
+        let (hash, notes) = (String::new(), Vec::new());
+        Self {
+            checksums,
+            nbytes: 0,
+            hash,
+            notes,
+            checked: false,
+            skipped: Vec::new(),
+            without_items: Vec::new(),
+        }
+    }
+
+    /// Whether there are items, of which size and hash are known.
+    fn has_hash(&self) -> bool {
+        self.checked && self.without_items.iter().all(|part| part.key.is_some())
+    }
+
+    /// Whether size and hash are those of everything in the file.
+    fn is_whole(&self) -> bool {
+        self.skipped.is_empty() && self.without_items.is_empty()
     }
 
     fn verdict(&self) -> &'static str {
@@ -240,20 +264,23 @@ impl VerifyResult {
         }
     }
 
-    /// Names what was skipped.
-    fn skipped_text(&self) -> String {
-        let all = self.skipped.iter().map(|UncheckedPart { key, why }| match key {
-            Some(key) => format!("{key} ({why})"),
-            None => why.clone(),
+    /// Names what was skipped, and what has no items.
+    fn parts_text(&self) -> String {
+        let named = |NamedPart { key, what }: &NamedPart| match key {
+            Some(key) => format!("{key} ({what})"),
+            None => what.clone(),
+        };
+        let lists = [("skipped", &self.skipped), ("without items", &self.without_items)];
+        let lists = lists.into_iter().filter(|(_, parts)| !parts.is_empty()).map(|(title, parts)| {
+            format!("{title}: {}", parts.iter().map(named).collect::<Vec<_>>().join(", "))
         });
-        format!("skipped: {}", all.collect::<Vec<_>>().join(", "))
+        lists.collect::<Vec<_>>().join("; ")
     }
 
     /// Adds something that was not decoded.
     fn skip(&mut self, key: Option<&str>, file: &Path, error: &anyhow::Error) {
         let beside = key.map_or_else(|| file.display().to_string(), str::to_owned);
-        self.skipped
-            .push(UncheckedPart { key: key.map(str::to_owned), why: one_line_beside(&beside, error) });
+        self.skipped.push(NamedPart { key: key.map(str::to_owned), what: one_line_beside(&beside, error) });
     }
 }
 
@@ -262,9 +289,9 @@ impl VerifyResult {
 /// # Errors
 /// Errors do not name the file; callers add its name.
 pub(crate) fn verify(path: &Path, global: Global) -> Result<VerifyResult> {
-    let global = global.with_output_limit();
+    let global = global.with_output_limit().opening_itemless();
     let mut hasher = Sha256::new();
-    let source = Source { file: path.to_owned(), offset: 0, key: None }.inside();
+    let source = Source::of(path).inside();
     let file = &*source.file;
     let mut verified = match Input::open_source(&source, global) {
         Ok(input) => {
@@ -280,6 +307,7 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<VerifyResult> {
                 // The hash covers the frame that contains the members, as `cat` prints it, not the members.
                 let members = verify_members(&store, file, global, &mut Sha256::new())?;
                 verified.skipped.extend(members.skipped);
+                verified.without_items.extend(members.without_items);
                 verified.notes.extend(members.notes);
                 if members.checksums == Checksums::Changed {
                     verified.checksums = Checksums::Changed;
@@ -336,6 +364,9 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
         };
         all.checked = true;
         all.nbytes = all.nbytes.saturating_add(member.nbytes);
+        all.without_items.extend(
+            member.without_items.into_iter().map(|part| NamedPart { key: Some(key.to_owned()), ..part }),
+        );
         all.notes.extend(member.notes.into_iter().map(|note| format!("{key}: {note}")));
         all.checksums = match (all.checksums, member.checksums) {
             (Checksums::Ok, other) | (other, Checksums::Ok) => other,
@@ -395,6 +426,12 @@ fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
 }
 
 fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<VerifyResult> {
+    if let Some((frame, what)) = input.frame().and_then(|frame| Some((frame, without_items(frame)?))) {
+        // Chunks of special values stand for items that are elsewhere, and are not expanded.
+        let verified = VerifyResult { checked: true, ..VerifyResult::new(frame.verify()?.checksums) };
+        let part = NamedPart { key: None, what: format!("{what} of python-blosc2") };
+        return Ok(VerifyResult { without_items: vec![part], ..verified });
+    }
     input.check_output()?;
     let selection = Selection::all(input);
     let mut progress = Progress::new(file.display().to_string(), selection.nbytes(), global.quiet);

@@ -1,13 +1,13 @@
 //! `b2kit vlmeta`
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::args::Global;
+use super::info::{vlmetalayer, vlnames};
+use crate::args::{Global, Source};
 use crate::files::Output;
-use crate::print::{json, printable, printable_json};
+use crate::print::{json, printable_name};
 use crate::read::Input;
 use crate::write::{Target, VlmetaLimit};
 
@@ -52,7 +52,7 @@ enum Action {
     /// Print names and values, one line each: name, tab, JSON
     #[command(visible_alias = "ls")]
     List {
-        /// A frame, or the directory of a sparse frame (-: standard input)
+        /// A frame, the directory of a sparse frame, FILE::KEY in a store (-: standard input)
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Print one JSON object
@@ -61,7 +61,7 @@ enum Action {
     },
     /// Print a vlmetalayer as JSON
     Get {
-        /// A frame, or the directory of a sparse frame
+        /// A frame, the directory of a sparse frame, FILE::KEY in a store (-: standard input)
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Its name, 1 to 31 bytes
@@ -127,39 +127,27 @@ fn value_of(text: &str) -> Result<(Vec<u8>, bool)> {
 
 fn list(file: &Path, as_json: bool, global: Global) -> Result<()> {
     let named = || file.display().to_string();
-    let input = Input::open(file, 0, global).with_context(named)?;
+    let input = Input::open_source(&Source::of(file), global.opening_itemless()).with_context(named)?;
     let frame = input.frame().context("a bare chunk has no vlmetalayers").with_context(named)?;
     let mut output = Output::stdout();
     if as_json {
-        output.send(b"{")?;
+        let content = |name| vlmetalayer(frame, name).with_context(named);
+        let mut send = |text: &str| output.send(text.as_bytes());
+        json::show_layers(vlnames(frame).into_iter(), content, ["", " ", ""], &mut send)?;
+        output.send(b"\n")?;
+        return output.finish();
     }
-    let mut seen = HashSet::new();
-    for (name, _) in frame.vlmetalayers().iter() {
-        let shown = String::from_utf8_lossy(name).into_owned();
-        let first = seen.is_empty();
-        if !seen.insert(shown.clone()) {
-            continue;
-        }
-        let value = frame.vlmetalayers().get(name).with_context(named)?.with_context(|| missing(&shown))?;
-        let head = match (as_json, first) {
-            (true, true) => format!("{}: ", printable_json(&serde_json::Value::from(shown).to_string())),
-            (true, false) => format!(", {}: ", printable_json(&serde_json::Value::from(shown).to_string())),
-            (false, _) => format!("{}\t", printable(&shown)),
-        };
-        output.send(head.as_bytes())?;
+    for name in vlnames(frame) {
+        let value = vlmetalayer(frame, name).with_context(named)?;
+        output.send(format!("{}\t", printable_name(name)).as_bytes())?;
         json::show(&value, &mut |text| output.send(text.as_bytes()))?;
-        if !as_json {
-            output.send(b"\n")?;
-        }
-    }
-    if as_json {
-        output.send(b"}\n")?;
+        output.send(b"\n")?;
     }
     output.finish()
 }
 
 fn get(file: &Path, name: &str, global: Global) -> Result<Vec<u8>> {
-    let input = Input::open(file, 0, global)?;
+    let input = Input::open_source(&Source::of(file), global.opening_itemless())?;
     let frame = input.frame().context("a bare chunk has no vlmetalayers")?;
     let value = frame.vlmetalayers().get(name)?;
     value.with_context(|| missing(name))

@@ -22,4 +22,6 @@ pub(crate) use lines::Lines;
 pub(crate) use picture::{colours, columns, half_blocks};
 pub(crate) use png::{Png, Stream};
 pub(crate) use stats::Stats;
-pub(crate) use table::{Table, dims, from_to, joined, printable, printable_json, ratio, short_size, size};
+pub(crate) use table::{
+    Table, dims, from_to, joined, printable, printable_json, printable_name, ratio, short_size, size,
+};

@@ -90,6 +90,15 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().flat_map(|c| if acts(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
+/// A name that should be UTF-8, for people: other bytes are escaped, so that different names look different.
+pub(crate) fn printable_name(name: &[u8]) -> String {
+    let parts = name.utf8_chunks().map(|part| {
+        printable(part.valid())
+            + &part.invalid().iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>()
+    });
+    parts.collect()
+}
+
 /// Escapes the same characters in JSON, where they occur only inside strings; line feeds between values stay.
 pub(crate) fn printable_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

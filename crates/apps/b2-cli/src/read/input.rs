@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail, ensure};
 use b2kit::chunk::{ChunkHeader, DParams, FilterSlot};
 use b2kit::frame::{Checksums, FileKind, FrameError, INDEX_NAME, Metalayers, ReadAt};
-use b2kit::nd::{METALAYER, OLD_METALAYER};
+use b2kit::nd::{METALAYER, NdError, OLD_METALAYER};
 use b2kit::{Chunk, CodecId, ErrorKind, NdArray, SuperChunk};
 
 use crate::args::{Filters, Global, dparams};
@@ -57,7 +57,7 @@ impl Input {
             return match urls::kind(path)? {
                 FileKind::Directory => {
                     ensure!(offset == 0, "--offset: this is a directory");
-                    Self::from_frame(global.reading(path).open(path)?)
+                    Self::of_frame(global.reading(path).open(path)?, global)
                 }
                 _ => {
                     let file = urls::open(path)?;
@@ -77,7 +77,7 @@ impl Input {
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
             }
             let frame = global.reading(path).open(path).map_err(|error| cut_off_or(path, error.into()))?;
-            return Self::from_frame(frame);
+            return Self::of_frame(frame, global);
         }
         ensure!(there.is_file(), "neither a file nor a directory");
         let file = open_regular(path)?;
@@ -103,13 +103,13 @@ impl Input {
         let head = file.read_at(offset..offset.saturating_add(recognition::LOOK).min(len))?;
         if head.starts_with(&b2kit::frame::MAGIC) {
             let opened = frame().map_err(|error| cut_frame(&head, have).unwrap_or_else(|| error.into()));
-            return opened.and_then(Self::from_frame);
+            return opened.and_then(|frame| Self::of_frame(frame, global));
         }
         // The start may be damaged but recoverable from the copy at the end.
         if offset == 0
             && let Ok(frame) = frame()
         {
-            return Self::from_frame(frame);
+            return Self::of_frame(frame, global);
         }
         // Recognise by content only: pass no file name.
         // With an offset, the frame is inside another file.
@@ -143,6 +143,14 @@ impl Input {
     /// A chunk that may be a part of a file.
     pub(crate) fn from_chunk(chunk: Chunk, dparams: DParams) -> Self {
         Self::Chunk(BareChunk { chunk, dparams })
+    }
+
+    /// Like [`from_frame`](Self::from_frame), and as a super-chunk if there are no items and the command reads none.
+    pub(crate) fn of_frame(frame: SuperChunk, global: Global) -> Result<Self> {
+        match global.opens_itemless && without_items(&frame).is_some() {
+            true => Ok(Self::SuperChunk(frame)),
+            false => Self::from_frame(frame),
+        }
     }
 
     pub(crate) fn from_frame(frame: SuperChunk) -> Result<Self> {
@@ -229,6 +237,7 @@ impl Input {
     /// up to about `enough`.
     pub(crate) fn unstored(&self, enough: u64) -> Result<u64> {
         match (self, self.frame()) {
+            (_, Some(frame)) if without_items(frame).is_some() => Ok(0),
             (Self::Chunk(chunk), _) => Ok(chunk.dparams.limits.unstored(self.nbytes(), chunk.stored())),
             (_, Some(frame)) => Ok(frame.unstored(0..frame.nchunks(), enough)?.total()),
             _ => Ok(0),
@@ -263,6 +272,14 @@ impl Input {
             }
             Self::Chunk(chunk) => Ok(chunk.get_bytes_into(usize::try_from(start)?, dst, &chunk.dparams)?),
         }
+    }
+}
+
+/// What the frame is if python-blosc2 computes or fetches its items: such a frame stores none.
+pub(crate) fn without_items(frame: &SuperChunk) -> Option<&'static str> {
+    match NdArray::check_items(frame).err()?.detail() {
+        NdError::NoItems { what, .. } => Some(what),
+        _ => None,
     }
 }
 

@@ -15,6 +15,8 @@ use crate::files::recognition::open_regular;
 use crate::files::{is_pipe, is_stdin, recognition, urls};
 use crate::print::{count, printable};
 
+/// Why a member cannot be changed.
+pub(crate) const UNCHANGEABLE: &str = "only members of stores in directories (.b2d) can be changed";
 /// Rows to count at a time.
 const BATCH_ROWS: u64 = 16 << 20;
 
@@ -75,10 +77,11 @@ impl Store {
             // The limits follow from the size of the member if it is a file, otherwise from that of the store.
             let options = path.map(|path| self.global.reading(path));
             let frame = self.store.frame(key, options.as_ref().unwrap_or(&self.options));
-            Input::from_frame(frame.map_err(|error| match path {
+            let frame = frame.map_err(|error| match path {
                 Some(path) => cut_off_or(path, plain(error, path)),
                 None => plain(error, &self.path),
-            })?)
+            })?;
+            Input::of_frame(frame, self.global)
         };
         opened().with_context(|| format!("key {key}"))
     }
@@ -166,7 +169,7 @@ impl Store {
 pub(crate) fn file_of(path: &Path, key: &str, lock: bool, global: Global) -> Result<PathBuf> {
     let options = global.reading(path);
     let store = b2_store::Store::open(path, &options).map_err(|error| plain(error, path))?;
-    let store = store.context("only members of stores in directories (.b2d) can be changed")?.lock(lock);
+    let store = store.context(UNCHANGEABLE)?.lock(lock);
     store.file_of(key, &options).map_err(|error| plain(error, path))
 }
 

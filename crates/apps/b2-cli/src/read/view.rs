@@ -60,7 +60,7 @@ impl Data {
 
     /// Like [`open`](Self::open), for a path.
     pub(crate) fn open_path(path: &Path, global: Global) -> Result<Self> {
-        Self::open(&Source { file: path.to_owned(), offset: 0, key: None }, global)
+        Self::open(&Source::of(path), global)
     }
 
     /// The dtype of the items. Items of super-chunks are taken as unsigned integers if they have a suitable size.

@@ -10,7 +10,7 @@ use b2kit::frame::{CommitReport, Durability, FrameError, INDEX_NAME, PathKind, s
 use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use super::lossy;
-use crate::args::{FilesFrom, Global};
+use crate::args::{FilesFrom, Global, Source};
 use crate::files::{members, print, refuse_stdin, urls};
 use crate::formats::npy;
 use crate::print::{count, printable, short_size};
@@ -35,7 +35,7 @@ pub(crate) struct Target {
 /// The files to change, and options for safety.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Targets {
-    /// Frames, or directories of sparse frames; each is changed in place, in one step
+    /// Frames, directories of sparse frames, or STORE.b2d::KEY; each is changed in place, in one step
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -56,13 +56,15 @@ impl Targets {
         run: impl Fn(&Target) -> Result<()>,
     ) -> Result<()> {
         batch::each(&self.listed.and(&self.files)?, |file| {
-            let mut target = Target { file: file.to_owned(), care: self.care };
+            let target = Target { file: file.to_owned(), care: self.care };
             if !self.dry_run {
-                target.file = target.path(global).with_context(|| target.named())?;
                 return run(&target);
             }
             let planned = refuse_url(file).and_then(|()| {
-                let input = Input::open(file, 0, global)?;
+                let source = Source::of(file).inside();
+                // Only these have files of their own.
+                ensure!(source.key.is_none() || source.file.is_dir(), store::UNCHANGEABLE);
+                let input = Input::open_source(&source, global.opening_itemless())?;
                 plan(&target, input.frame().context("not a frame: only frames can be changed")?)
             });
             let planned = planned.with_context(|| target.named())?;
@@ -115,7 +117,7 @@ impl Target {
     }
 
     /// The file to change: that of the member, if a member of a store is named.
-    fn path(&self, global: Global) -> Result<PathBuf> {
+    pub(crate) fn path(&self, global: Global) -> Result<PathBuf> {
         match members::split(&self.file) {
             Some((store, key)) if store.exists() => store::file_of(&store, &key, !self.care.no_lock, global),
             _ => Ok(self.file.clone()),
@@ -223,7 +225,7 @@ impl Target {
         let named = printable(&self.named());
         // Ignore errors: standard error may be closed.
         let _ = writeln!(io::stderr(), "{named}: {what}; {written}");
-        if let Some((dead, len)) = self.holes().filter(|_| committed.bytes_written > 0) {
+        if let Some((dead, len)) = self.holes(global).filter(|_| committed.bytes_written > 0) {
             let (dead, len) = (short_size(dead), short_size(len));
             let _ =
                 writeln!(io::stderr(), "{named}: {dead} of {len} are holes, which b2kit compact gives back");
@@ -231,9 +233,10 @@ impl Target {
     }
 
     /// The bytes in holes and the length of the file, if the holes are larger than the rest.
-    fn holes(&self) -> Option<(u64, u64)> {
-        let len = fs::metadata(&self.file).ok().filter(|there| there.is_file() && there.len() > HOLES)?.len();
-        let frame = SuperChunk::open(&self.file).ok()?;
+    fn holes(&self, global: Global) -> Option<(u64, u64)> {
+        let path = &self.path(global).ok()?;
+        let len = fs::metadata(path).ok().filter(|there| there.is_file() && there.len() > HOLES)?.len();
+        let frame = SuperChunk::open(path).ok()?;
         // Finding holes needs the headers of all chunks.
         let dead = if frame.nchunks() <= MAX_SCANNED_CHUNKS { frame.dead_bytes().ok()? } else { 0 };
         (dead > HOLES && dead > len - dead.min(len)).then_some((dead, len))

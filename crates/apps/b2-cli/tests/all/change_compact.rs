@@ -101,3 +101,33 @@ fn what_cannot_be_compacted() {
     assert!(folder.read("s").len() < before.len());
     assert_eq!(folder.read("t"), before);
 }
+
+/// Members of stores in directories are changed like files, and looked at with `--dry-run`.
+#[test]
+fn members_of_stores() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("s.b2d")).unwrap();
+    folder.pack("s.b2d/a.b2nd", &npy("<i4", false, "(30, 10)", &counting(300)), &["--no-checksums"]);
+    folder.pack("b.b2nd", &npy("<i4", false, "(30, 10)", &counting(300)), &[]);
+    folder.change(&["vlmeta", "set", "s.b2d::/a", "n", "1"]);
+    folder.change(&["vlmeta", "set", "s.b2d::/a", "n", "2"]);
+    assert_eq!(folder.ok_text(&["vlmeta", "get", "s.b2d::/a", "n"]), "2\n");
+    assert_eq!(folder.ok_text(&["vlmeta", "list", "s.b2d::/a"]), "n\t2\n");
+    let before = folder.read("s.b2d/a.b2nd");
+    let told = folder.ok_text(&["compact", "--dry-run", "s.b2d::/a"]);
+    assert!(told.starts_with("s.b2d::/a: ") && told.ends_with(" would be freed\n"), "{told}");
+    let told = folder.ok_text(&["checksum", "add", "--dry-run", "s.b2d::/a", "b.b2nd"]);
+    assert_eq!(told, "s.b2d::/a: checksums would be added\nb.b2nd: the checksums are right\n");
+    assert_eq!(folder.read("s.b2d/a.b2nd"), before);
+    let told = folder.change(&["compact", "s.b2d::/a"]);
+    assert!(told.starts_with("s.b2d::/a: ") && told.contains(" freed, "), "{told}");
+    assert_eq!(folder.ok_text(&["compact", "--dry-run", "s.b2d::/a"]), "s.b2d::/a: no holes\n");
+    folder.change(&["checksum", "add", "s.b2d::/a"]);
+    assert!(folder.info(&["s.b2d::/a"])["checksums"] == "ok");
+    for args in [&["compact", "--dry-run", "s.b2d::/none"][..], &["compact", "s.b2d::/none"]] {
+        assert!(folder.fails(1, args).contains("there is no such key"), "{args:?}");
+    }
+    for args in [&["compact", "--dry-run", "b.b2nd::/a"][..], &["compact", "b.b2nd::/a"]] {
+        assert!(folder.fails(1, args).contains("only members of stores in directories"), "{args:?}");
+    }
+}

@@ -278,3 +278,53 @@ fn special_chunks_alone() {
         assert_eq!(folder.info(&["a"])["ratio"], Value::Null);
     }
 }
+
+/// Names that are not UTF-8 are binary, as in msgpack, and none hides another.
+#[test]
+fn names_that_are_not_utf_8() {
+    let folder = Folder::new();
+    let metas = ["--meta", "mm0=1", "--meta", "mm1=2", "--vlmeta", "vv0=3", "--vlmeta", "vv1=4"];
+    folder.pack("f", &counting(10), &[&metas[..], &["--no-checksums"]].concat());
+    let mut bytes = folder.read("f");
+    for (from, to) in [(b"mm0", b"m\xff0"), (b"mm1", b"m\xfe0"), (b"vv0", b"v\xff0"), (b"vv1", b"v\xfe0")] {
+        let at = bytes.windows(3).position(|name| name == from).unwrap();
+        bytes[at..at + 3].copy_from_slice(to);
+    }
+    folder.write("f", &bytes);
+    let info = folder.info(&["f"]);
+    assert_eq!(info["metalayers"], json!({"$map": [[{"$bin": "bf8w"}, 1], [{"$bin": "bf4w"}, 2]]}));
+    assert_eq!(info["vlmetalayers"], json!({"$map": [[{"$bin": "dv8w"}, 3], [{"$bin": "dv4w"}, 4]]}));
+    let listed: Value = serde_json::from_slice(&folder.ok(&["vlmeta", "list", "--json", "f"])).unwrap();
+    assert_eq!(listed, info["vlmetalayers"]);
+    assert_eq!(folder.ok_text(&["vlmeta", "list", "f"]), "v\\xff0\t3\nv\\xfe0\t4\n");
+    let text = folder.ok_text(&["info", "--meta", "f"]);
+    for line in ["m\\xff0  1\n", "m\\xfe0  2\n", "v\\xff0  3\n", "v\\xfe0  4\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+    folder.pack("g", &counting(10), &["--vlmeta", "$bin=1"]);
+    assert_eq!(folder.info(&["g"])["vlmetalayers"], json!({"$map": [["$bin", 1]]}));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_of_files_that_are_not_utf_8() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = Folder::new();
+    let name = std::ffi::OsStr::from_bytes(b"\xff.b2f");
+    folder.pack("f", &counting(10), &[]);
+    std::fs::rename(folder.path("f"), folder.path("").join(name)).unwrap();
+    for args in [&["info", "--json"][..], &["verify", "-q", "--json"]] {
+        for twice in [false, true] {
+            let mut command = folder.command(args);
+            command.arg(name);
+            let output = if twice { command.arg(name).output() } else { command.output() }.unwrap();
+            assert!(output.status.success(), "{args:?}");
+            let mut objects = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+            let object = objects.next().unwrap().unwrap();
+            assert_eq!(object["file"], "\u{fffd}.b2f");
+            assert_eq!(object["file_bytes"], json!({"$bin": "/y5iMmY="}), "{args:?}");
+            assert_eq!(keys(&object)[..2], ["file", "file_bytes"]);
+        }
+    }
+}

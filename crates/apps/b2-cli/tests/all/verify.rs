@@ -245,3 +245,49 @@ fn a_last_chunk_that_is_too_short_fails() {
         assert_eq!(line.contains(&format!("chunk 1 has {len} bytes")), len != 400, "{line}");
     }
 }
+
+/// Arrays of which python-blosc2 computes or fetches the items are files like others: intact or damaged.
+#[test]
+fn files_without_items_are_verified() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("s.b2d")).unwrap();
+    let raw = noise(400);
+    folder.pack("s.b2d/plain.b2nd", &npy("<i4", false, "(10, 10)", &raw), &[]);
+    let marked = |name: &str, content: &[u8]| {
+        let builder = b2kit::ArrayBuilder::new::<u8>([400]).metalayer(name, content);
+        builder.to_bytes(b2kit::nd::source::by_index(|n| noise(400)[n as usize])).unwrap()
+    };
+    let lazy = marked("b2o", b"\x81\xa4kind\xa8lazyexpr");
+    folder.write("s.b2d/lazy.b2nd", &lazy);
+    folder.write("lazy", &lazy);
+    folder.write("proxy", &marked("proxy", b"\x01"));
+    let what = "a lazy expression (LazyExpr) of python-blosc2";
+    let lines = format!(
+        "ok\t-\t-\tlazy\twithout items: {what}\n\
+         ok\t-\t-\tproxy\twithout items: a cache of another array (Proxy) of python-blosc2\n\
+         ok\t-\t-\ts.b2d::/lazy\twithout items: {what}\n\
+         {}\twithout items: /lazy ({what})\n",
+        line(&raw, "s.b2d").trim_end()
+    );
+    let files = ["lazy", "proxy", "s.b2d::/lazy", "s.b2d"];
+    assert_eq!(folder.ok_text(&[&["verify"][..], &files].concat()), lines);
+    let facts: serde_json::Value =
+        serde_json::from_slice(&folder.ok(&["verify", "--json", "s.b2d::/lazy"])).unwrap();
+    assert_eq!((&facts["verdict"], &facts["sha256"]), (&"ok".into(), &serde_json::Value::Null));
+    assert_eq!(facts["without_items"], serde_json::json!([{"key": null, "what": what}]));
+    // What changes files without reading items takes them, too.
+    folder.change(&["checksum", "remove", "lazy"]);
+    assert_eq!(folder.ok_text(&["checksum", "add", "--dry-run", "lazy"]), "lazy: checksums would be added\n");
+    folder.change(&["checksum", "add", "lazy"]);
+    folder.change(&["compact", "lazy"]);
+    assert_eq!(folder.ok_text(&["compact", "--dry-run", "lazy"]), "lazy: no holes\n");
+    folder.change(&["vlmeta", "set", "lazy", "a", "1"]);
+    assert_eq!(folder.ok_text(&["vlmeta", "list", "lazy"]), "a\t1\n");
+    assert!(folder.fails(1, &["cat", "lazy"]).contains("LazyExpr"));
+    let mut bytes = lazy.to_vec();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    folder.write("lazy", &bytes);
+    let output = folder.run(&["verify", "-q", "lazy"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+}

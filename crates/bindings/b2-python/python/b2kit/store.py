@@ -649,10 +649,13 @@ class Group(Mapping[str, Member]):
         store = self._store()
         store.verify_directory()
         for key in store.below(self._key):
-            if key.rsplit("/", 1)[-1] == _ATTRS:
-                member: Array | SuperChunk = SuperChunk(store.frame(f"{self._key}/{key}"), key)
-            else:
-                member = self._open(store, f"{self._key}/{key}")
+            try:
+                if key.rsplit("/", 1)[-1] == _ATTRS:
+                    raise NotBloscError(key)
+                member: Array | SuperChunk = self._open(store, f"{self._key}/{key}")
+            except (NotBloscError, UnsupportedError):
+                # Attributes, or an array of which python-blosc2 computes or fetches the items.
+                member = SuperChunk(store.frame(f"{self._key}/{key}"), key)
             worst = max(worst, member.verify(threads=threads, progress=progress), key=order.index)
             member.close()
         if not self._key and store.folder() is None:
@@ -1260,6 +1263,8 @@ def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Ar
 def verify(path: Source, *, threads: int | None = None, progress: Progress = None) -> str:
     """Verifies a file, a directory, a store or the bytes of a frame; see :meth:`Array.verify`.
 
+    Of lazy expressions and proxies of python-blosc2, which have no items here, the bytes of the file are verified.
+
     Parameters
     ----------
     path : str or PathLike or bytes or file
@@ -1292,8 +1297,8 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
     """
     try:
         found = _known(path, "r", threads)
-    except NotBloscError:
-        # A frame that is not an array. One that claims to be an array, but cannot be opened, raises another error.
+    except (NotBloscError, UnsupportedError):
+        # A frame that is not an array, or of which python-blosc2 computes or fetches the items.
         if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
             raise
         return _b2kit.FrameBase(path).verify()

@@ -66,7 +66,7 @@ impl Job<'_> {
 
     /// Opens the array or the store.
     pub(super) fn from(&self) -> Result<(Source, ArrayInput)> {
-        let source = Source { file: self.input.to_owned(), offset: 0, key: None }.inside();
+        let source = Source::of(self.input).inside();
         let is_foreign = recognition::hdf5(&source.file)
             .or_else(|| recognition::is_npz(&source.file).then_some("an .npz file"))
             .or_else(|| {

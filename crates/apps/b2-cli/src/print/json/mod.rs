@@ -10,15 +10,18 @@
 //! | extension types | `{"$ext": [code, "BASE64"]}` |
 //! | bytes that are not exactly one msgpack value | `{"$raw": "BASE64"}` |
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail, ensure};
 use data_encoding::BASE64;
 use rmpv::Value;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 #[cfg_attr(not(feature = "hdf5"), allow(unused_imports))]
 pub(crate) use self::attribute::{attribute, show_for_people};
 use self::items::Item;
 pub(crate) use self::show::{show, show_short};
+use super::printable_json;
 
 mod attribute;
 mod items;
@@ -57,6 +60,52 @@ pub(crate) fn read_value(bytes: &[u8]) -> Option<Value> {
 fn count(bytes: &[u8]) -> Option<u64> {
     let mut rest = bytes;
     items::skip(&mut rest).filter(|_| rest.is_empty())
+}
+
+/// An object with the name of a file first. If that is not UTF-8, its bytes follow.
+pub(crate) fn of_file(path: &Path, facts: Json) -> Json {
+    let mut object = Map::new();
+    object.insert("file".into(), path.display().to_string().into());
+    if path.to_str().is_none() {
+        object.insert("file_bytes".into(), binary(path.as_os_str().as_encoded_bytes()));
+    }
+    if let Json::Object(facts) = facts {
+        object.extend(facts);
+    }
+    object.into()
+}
+
+fn binary(bytes: &[u8]) -> Json {
+    json!({"$bin": BASE64.encode(bytes)})
+}
+
+/// Passes on metalayers as a map, like one inside msgpack: names that are not UTF-8 are binary. `gaps` are the spaces before the
+/// first name, before the others, and before the end.
+pub(crate) fn show_layers<'a, T: AsRef<[u8]>>(
+    names: impl Iterator<Item = &'a [u8]> + Clone,
+    mut content: impl FnMut(&'a [u8]) -> Result<T>,
+    gaps: [&str; 3],
+    send: &mut dyn FnMut(&str) -> Result<()>,
+) -> Result<()> {
+    let texts: Option<Vec<&str>> = names.clone().map(|name| std::str::from_utf8(name).ok()).collect();
+    let is_object = texts.is_some_and(|texts| !matches!(texts[..], [name] if SPECIAL.contains(&name)));
+    let [start, open, colon, close, end] = match is_object {
+        true => ["{", "", ": ", "", "}"],
+        false => ["{\"$map\": [", "[", ", ", "]", "]}"],
+    };
+    send(start)?;
+    let mut gap = gaps[0].to_owned();
+    for name in names.clone() {
+        let key = std::str::from_utf8(name).map_or_else(|_| binary(name), Json::from);
+        send(&format!("{gap}{open}{}{colon}", printable_json(&key.to_string())))?;
+        show(content(name)?.as_ref(), send)?;
+        send(close)?;
+        gap = format!(",{}", gaps[1]);
+    }
+    if names.clone().next().is_some() {
+        send(gaps[2])?;
+    }
+    send(end)
 }
 
 /// Converts a JSON text to the bytes of a metalayer.
