@@ -353,3 +353,32 @@ fn other_libraries_read_what_is_written() {
     assert!(output.status.success(), "{out}\n{err}");
     println!("{out}");
 }
+
+/// Where gzip gains nothing, the items are in the stream as they are.
+#[test]
+fn noise_is_written_with_gzip() {
+    for len in [1_u32, 1000, 65_535, 65_536, 200_000] {
+        let mut state = u64::from(len);
+        let noise: Vec<u8> = (0..len)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 56) as u8
+            })
+            .collect();
+        let builder = ArrayBuilder::new::<u8>([u64::from(len)]).chunks([len]);
+        let array = NdArray::from_bytes(builder.to_bytes(&noise[..]).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.h5");
+        let mut writer = Writer::new(fs::File::create(&path).unwrap(), "x.h5").unwrap();
+        writer.array("a", &array, Codec::Gzip(6)).unwrap();
+        writer.finish().unwrap();
+        let mut found = vec![0; noise.len()];
+        File::open(&path)
+            .unwrap()
+            .data_set("a")
+            .unwrap()
+            .read_box(&[0], &[u64::from(len)], &mut found)
+            .unwrap();
+        assert!(found == noise, "{len}");
+    }
+}

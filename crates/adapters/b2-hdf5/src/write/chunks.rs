@@ -1,5 +1,6 @@
 //! Chunks of an array as HDF5 stores them.
 
+use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use b2_chunk::{Chunk, SpecialKind};
@@ -241,6 +242,47 @@ fn deflate(encoder: &mut dyn Encoder, plain: &[u8]) -> Result<Vec<u8>, String> {
             out.truncate(len);
             Ok(out)
         }
-        b2_codecs::Encoded::TooBig => Err("zlib gave up".into()),
+        b2_codecs::Encoded::TooBig => {
+            let len = put_stored(plain, &mut out).ok_or("too many bytes")?;
+            out.truncate(len);
+            Ok(out)
+        }
     }
+}
+
+/// Writes a zlib stream whose blocks hold the bytes as they are, for bytes of which the encoder sees no gain. Returns its length;
+/// `None` if it does not fit.
+fn put_stored(plain: &[u8], mut dst: &mut [u8]) -> Option<usize> {
+    /// The longest stored block, in bytes.
+    const LONGEST: usize = 0xFFFF;
+    let room = dst.len();
+    dst.write_all(&[0x78, 0x01]).ok()?;
+    let last = plain.len().div_ceil(LONGEST).max(1).saturating_sub(1);
+    let mut blocks = plain.chunks(LONGEST);
+    for n in 0..=last {
+        let block = blocks.next().unwrap_or_default();
+        let len = u16::try_from(block.len()).ok()?;
+        dst.write_all(&[u8::from(n == last)]).ok()?;
+        dst.write_all(&len.to_le_bytes()).ok()?;
+        dst.write_all(&(!len).to_le_bytes()).ok()?;
+        dst.write_all(block).ok()?;
+    }
+    dst.write_all(&adler32(plain).to_be_bytes()).ok()?;
+    room.checked_sub(dst.len())
+}
+
+/// The checksum at the end of a zlib stream.
+fn adler32(bytes: &[u8]) -> u32 {
+    const MODULUS: u32 = 65_521;
+    let (mut a, mut b) = (1_u32, 0_u32);
+    // As many bytes as the sums hold without overflow.
+    for part in bytes.chunks(5552) {
+        for &byte in part {
+            a = a.wrapping_add(byte.into());
+            b = b.wrapping_add(a);
+        }
+        a %= MODULUS;
+        b %= MODULUS;
+    }
+    b << 16 | a
 }
