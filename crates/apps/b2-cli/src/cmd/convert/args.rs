@@ -39,8 +39,9 @@ unless an option for chunks or compression is given. Others become zstd, level
 5, shuffle.
 
 Zarr is read with the codecs bytes, transpose, sharding_indexed, blosc, zstd,
-gzip and crc32c, and those of numcodecs: blosc, zstd, zlib, gzip, lz4, shuffle,
-delta, fixedscaleoffset, astype, quantize, bitround. Chunks that are missing have
+gzip, crc32c, b2kit.b2nd and b2kit.blosc2, and those of numcodecs: blosc, blosc2,
+zstd, zlib, gzip, lz4, shuffle, delta, fixedscaleoffset, astype, quantize,
+bitround. Chunks that are missing have
 the fill value. A group at a URL needs consolidated metadata. What xarray wrote
 as Zarr 2 keeps its fill value as the attribute _FillValue. Zarr is written with
 the codec blosc (zstd, level 5, shuffle), which zarr-python always has.";

@@ -8,7 +8,10 @@ use b2kit::base::memory;
 use b2kit::chunk::{ChunkRef, CodecId, DParams};
 use b2kit::codecs::{Codec, CodecContext, CodecError};
 use b2kit::filters::{Filter as _, FilterContext, Shuffle};
-use b2kit::{Dtype, Limits, Plugins};
+use b2kit::frame::{MAGIC, ReadAt};
+use b2kit::nd::NdError;
+use b2kit::{Dtype, Limits, NdArray, Plugins, SuperChunk};
+use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 
 use super::boxes::{Region, coordinates, copy_shared, fill_shared};
@@ -34,6 +37,8 @@ pub(super) enum Step {
     Filter(Filter),
     /// Items become bytes, as in memory.
     Bytes,
+    /// Items become a frame with an array of this type (docs/reference/zarr.md).
+    Array(Box<Dtype>),
     Sharding(Arc<Sharding>),
     Compress(Compression),
     /// The first bytes of all items, then the second ones. The number is the item size.
@@ -49,6 +54,7 @@ pub(super) enum Compression {
     Zlib,
     Gzip,
     Lz4,
+    /// A chunk of Blosc or Blosc2, or a frame.
     Blosc,
 }
 
@@ -142,6 +148,7 @@ impl Chain {
                     Step::Transpose(order)
                 }
                 "bytes" => Step::Bytes,
+                "b2kit.b2nd" => Step::Array(Box::new(dtype.clone())),
                 "sharding_indexed" => {
                     ensure!(depth > 0, "shards in shards in shards are too many");
                     Step::Sharding(Arc::new(
@@ -150,14 +157,14 @@ impl Chain {
                 }
                 "zstd" => Step::Compress(Compression::Zstd),
                 "gzip" => Step::Compress(Compression::Gzip),
-                "blosc" => Step::Compress(Compression::Blosc),
+                "blosc" | "b2kit.blosc2" => Step::Compress(Compression::Blosc),
                 "crc32c" => Step::Crc32c,
                 _ => match name.strip_prefix("numcodecs.") {
                     Some(inner) => numcodecs(inner, parameters, dtype)?,
                     None => bail!("codec {name} is not supported"),
                 },
             };
-            let makes_bytes = matches!(step, Step::Bytes | Step::Sharding(_));
+            let makes_bytes = matches!(step, Step::Bytes | Step::Array(_) | Step::Sharding(_));
             let takes_items = makes_bytes || matches!(step, Step::Transpose(_) | Step::Filter(_));
             ensure!(takes_items != has_bytes, "codec {name} is at the wrong place");
             has_bytes |= makes_bytes;
@@ -188,7 +195,7 @@ impl Chain {
                     State::of(&state.shape, encoded)
                 }
                 Step::Bytes | Step::Shuffle(_) => state,
-                Step::Sharding(_) | Step::Compress(_) => State { len: None, ..state },
+                Step::Array(_) | Step::Sharding(_) | Step::Compress(_) => State { len: None, ..state },
                 Step::Crc32c => State { len: state.len.map(|len| len.saturating_add(4)), ..state },
             };
             states.push(state.clone());
@@ -221,7 +228,8 @@ impl Chain {
         let states = self.states(shape, itemsize)?;
         let most = states.last().map_or(0, State::most);
         ensure!(
-            stored.len() as u64 <= most || self.0.iter().any(|step| matches!(step, Step::Sharding(_))),
+            stored.len() as u64 <= most
+                || self.0.iter().any(|step| matches!(step, Step::Array(_) | Step::Sharding(_))),
             "too long"
         );
         let mut bytes = None;
@@ -234,6 +242,7 @@ impl Chain {
                     transposed(src, &before.shape, order, before.itemsize)?
                 }
                 Step::Filter(filter) => filter.decode(src)?,
+                Step::Array(dtype) => array_items(src, &before.shape, dtype, limits)?,
                 Step::Sharding(sharding) => sharding.decode(src, &before.shape, fill, limits)?,
                 Step::Compress(kind) => {
                     limits.check_memory("chunk, in bytes", before.most())?;
@@ -288,7 +297,7 @@ fn numcodecs(name: &str, parameters: &Map<String, Json>, dtype: &Dtype) -> Resul
         "zlib" => Step::Compress(Compression::Zlib),
         "gzip" => Step::Compress(Compression::Gzip),
         "lz4" => Step::Compress(Compression::Lz4),
-        "blosc" => Step::Compress(Compression::Blosc),
+        "blosc" | "blosc2" => Step::Compress(Compression::Blosc),
         "shuffle" => Step::Shuffle(size().unwrap_or(4).clamp(1, 255)),
         "crc32c" => Step::Crc32c,
         _ => match Filter::of(name, parameters, dtype).with_context(|| format!("filter {name}"))? {
@@ -351,6 +360,7 @@ impl Compression {
                 let (len, src) = src.split_first_chunk::<4>().context("too short")?;
                 (src, Some(usize::try_from(u32::from_le_bytes(*len))?))
             }
+            Self::Blosc if src.starts_with(&MAGIC) => return frame_bytes(src, most, exact, limits),
             Self::Blosc => (src, Some(ChunkRef::from_slice(src)?.nbytes())),
             _ => (src, exact.then_some(most)),
         };
@@ -374,6 +384,48 @@ impl Compression {
         dst.truncate(len);
         Ok(dst)
     }
+}
+
+/// Opens a frame in memory.
+fn frame(src: &[u8], limits: &Limits) -> Result<SuperChunk> {
+    let src: Arc<dyn ReadAt> = Arc::new(Bytes::from(memory::copied(src)?));
+    Ok(SuperChunk::options().limits(limits.clone()).from_reader(src, "chunk")?)
+}
+
+/// The bytes of a frame, those of an array in C order: up to `most`, or exactly this many.
+fn frame_bytes(src: &[u8], most: usize, exact: bool, limits: &Limits) -> Result<Vec<u8>> {
+    let frame = frame(src, limits)?;
+    let array = match NdArray::from_super_chunk(frame.clone()) {
+        Ok(array) => Some(array),
+        Err(error) if matches!(error.detail(), NdError::NotAnArray) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let len = array.as_ref().map_or(frame.nbytes(), NdArray::nbytes);
+    ensure!(len <= most as u64 && (!exact || len == most as u64), "{len} bytes, expected {most}");
+    match array {
+        Some(array) => Ok(array.all().read_bytes()?),
+        None => Ok(frame.read_bytes(0..len)?),
+    }
+}
+
+/// The items of an array in a frame, in the byte order of `dtype`.
+fn array_items(src: &[u8], shape: &[u64], dtype: &Dtype, limits: &Limits) -> Result<Vec<u8>> {
+    let array = NdArray::from_super_chunk(frame(src, limits)?)?;
+    let (have, want) = (array.dtype().as_str(), dtype.as_str());
+    let fits = array.shape() == shape && array.itemsize() == dtype.itemsize();
+    ensure!(fits, "an array of {have} {:?}, expected {want} {shape:?}", array.shape());
+    let mut items = array.all().read_bytes()?;
+    // Types that Blosc2 does not have are opaque.
+    if have != want && !have.starts_with("|V") {
+        ensure!(have.get(1..) == want.get(1..), "items of {have}, expected {want}");
+        let unit = match want.get(1..2) {
+            Some("c") => dtype.itemsize() / 2,
+            Some("U") => 4,
+            _ => dtype.itemsize(),
+        };
+        items.chunks_exact_mut(unit.max(1)).for_each(<[u8]>::reverse);
+    }
+    Ok(items)
 }
 
 /// Decodes a stream, which may be shorter than `dst`. Returns its length.
@@ -544,6 +596,50 @@ mod tests {
     fn checksums_are_those_of_castagnoli() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
         assert_eq!(crc32c(b""), 0);
+    }
+
+    #[test]
+    fn chunks_of_our_own_codecs() {
+        let limits = Limits::default();
+        let items = [1_i16, -2, 3, 4, 5, 600].map(i16::to_le_bytes).concat();
+        let array = |dtype: &str, items: &[u8]| {
+            let builder = b2kit::ArrayBuilder::of_dtype([2, 3], Dtype::parse(dtype).unwrap());
+            builder.to_bytes(b2kit::nd::source::reader(items)).unwrap()
+        };
+        let decode = |codecs: Json, stored: &[u8]| {
+            chain(&codecs, &[2, 3])?.decode(stored, &[2, 3], &[0; 2], 2, &limits)
+        };
+        let own = json!([{"name": "b2kit.b2nd", "configuration": {}}]);
+        let swapped = [1_i16, -2, 3, 4, 5, 600].map(i16::to_be_bytes).concat();
+        for (dtype, stored) in [("<i2", &items), (">i2", &swapped), ("|V2", &items)] {
+            assert_eq!(decode(own.clone(), &array(dtype, stored)).unwrap(), items, "{dtype}");
+        }
+        for (dtype, shape) in [("<u2", [2, 3]), ("<i2", [3, 2])] {
+            let builder = b2kit::ArrayBuilder::of_dtype(shape, Dtype::parse(dtype).unwrap());
+            let other = builder.to_bytes(b2kit::nd::source::reader(&items[..])).unwrap();
+            decode(own.clone(), &other).unwrap_err();
+        }
+        let turned =
+            json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "b2kit.b2nd"}]);
+        let columns = b2kit::ArrayBuilder::of_dtype([3, 2], Dtype::parse("<i2").unwrap());
+        let stored = [1_i16, 4, -2, 5, 3, 600].map(i16::to_le_bytes).concat();
+        let columns = columns.to_bytes(b2kit::nd::source::reader(&stored[..]));
+        assert_eq!(decode(turned, &columns.unwrap()).unwrap(), items);
+        let chunk =
+            b2kit::Chunk::compress_bytes(&items, &b2kit::Compression::new().itemsize(2).build().unwrap())
+                .unwrap();
+        for codec in ["b2kit.blosc2", "numcodecs.blosc2"] {
+            for stored in [chunk.as_bytes(), &array("<i2", &items)] {
+                assert_eq!(decode(json!(["bytes", codec]), stored).unwrap(), items, "{codec}");
+                decode(json!(["bytes", codec]), &stored[..stored.len() - 1]).unwrap_err();
+                assert!(
+                    chain(&json!(["bytes", codec]), &[5])
+                        .unwrap()
+                        .decode(stored, &[5], &[0; 2], 2, &limits)
+                        .is_err()
+                );
+            }
+        }
     }
 
     #[test]
