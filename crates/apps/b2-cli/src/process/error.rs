@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use b2_store::StoreError;
 use b2kit::ErrorKind;
@@ -233,7 +233,8 @@ fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bo
     let mut out = file.to_owned();
     for cause in error.chain() {
         let mut text = cause.to_string();
-        if let Some(what) = cause.downcast_ref().and_then(of_disk) {
+        let shared = || cause.downcast_ref::<Arc<io::Error>>().map(Arc::as_ref);
+        if let Some(what) = cause.downcast_ref().or_else(shared).and_then(of_disk) {
             text = what.to_owned();
             // Files appear, and change, only when complete; data sent to a stream or a device cannot be undone.
             if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
@@ -327,6 +328,11 @@ mod tests {
         assert_eq!(
             one_line(&full().context("x.b2nd")),
             "x.b2nd: no space left on the disk; nothing was written"
+        );
+        let shared = anyhow::Error::new(Arc::new(io::Error::from(io::ErrorKind::StorageFull)));
+        assert_eq!(
+            one_line(&shared.context("cannot write x.h5")),
+            "cannot write x.h5: no space left on the disk; nothing was written"
         );
         assert_eq!(one_line(&full().context("/dev/full")), "/dev/full: no space left on the disk");
         assert_eq!(

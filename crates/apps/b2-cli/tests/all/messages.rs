@@ -67,8 +67,9 @@ fn writes_beyond_the_limit_of_the_shell_fail_in_order() {
     folder.pack("small", &noise(100 << 10), &["--chunksize", "64K"]);
     folder.pack("dir", &noise(100 << 10), &["--chunksize", "512K", "--format", "sframe"]);
     let small = folder.read("small");
+    folder.pack("array", &folder.read("a.npy"), &[]);
     let names = folder.names();
-    for (args, name) in [
+    let mut cases = vec![
         ("pack a.npy out", "out"),
         ("pack a.npy out --format sframe", "out/"),
         ("pack a.npy out --format chunk", "out"),
@@ -80,7 +81,16 @@ fn writes_beyond_the_limit_of_the_shell_fail_in_order() {
         ("cat f -o out", "out"),
         ("append small f", "small"),
         ("append dir f", "dir"),
-    ] {
+    ];
+    if cfg!(feature = "hdf5") {
+        cases.extend([
+            ("convert array out.h5", "cannot write out.h5"),
+            ("convert array out.nc", "cannot write out.nc"),
+            ("convert array out.zarr", "cannot write out.zarr"),
+            ("convert array out.npz", "cannot write out.npz"),
+        ]);
+    }
+    for (args, name) in cases {
         let output = limited(&folder, 200, "", args);
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args}: {told}");

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::args::{Codec, Format, Source};
 use crate::files::{Output, members, recognition, stdio, write_through};
 use crate::formats::npy;
 use crate::print::{count, from_to, ratio, short_size};
+use crate::process::error::kind_of;
 use crate::process::{Usage, signals};
 use crate::read::{Input, Store};
 
@@ -57,11 +58,18 @@ pub(super) enum ArrayInput {
 impl Job<'_> {
     /// Converts an array or a store to a file of another format.
     pub(super) fn back(&self, output: &Path, target: Target) -> Result<()> {
-        match target {
+        let written = match target {
             Target::Hdf5 => self.to_hdf5(output),
             Target::Zarr => self.to_zarr(output),
             Target::Npz => self.to_npz(output),
-        }
+        };
+        // Errors of reading are those of the library.
+        let is_writing =
+            |error: &anyhow::Error| error.root_cause().is::<io::Error>() && kind_of(error).is_none();
+        written.map_err(|error| match is_writing(&error) {
+            true => error.context(format!("cannot write {}", members::file(output).display())),
+            false => error,
+        })
     }
 
     /// Opens the array or the store.
