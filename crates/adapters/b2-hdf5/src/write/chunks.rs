@@ -1,6 +1,5 @@
 //! Chunks of an array as HDF5 stores them.
 
-use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use b2_chunk::{Chunk, SpecialKind};
@@ -30,6 +29,13 @@ impl std::fmt::Debug for Encoding<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Encoding").field("codec", &self.codec).finish_non_exhaustive()
     }
+}
+
+/// A chunk as it is in the file.
+pub(super) struct StoredChunk {
+    pub(super) bytes: Vec<u8>,
+    /// The filters that were not applied, one bit each (section IV.A.1 of the HDF5 format: the filter mask).
+    pub(super) skipped: u32,
 }
 
 fn text(error: impl std::error::Error) -> String {
@@ -84,7 +90,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// A chunk as stored; `None` if it is all zeros, which HDF5 need not store.
-    pub(super) fn chunk(&self, n: u64) -> Result<Option<Vec<u8>>, String> {
+    pub(super) fn chunk(&self, n: u64) -> Result<Option<StoredChunk>, String> {
         let frame = self.array.super_chunk();
         let number = usize::try_from(n).map_err(text)?;
         let stored = frame.chunk(number);
@@ -96,16 +102,12 @@ impl<'a> Encoding<'a> {
                 Entry::Special(kind) => ChunkContent::Special(kind),
                 _ => ChunkContent::Chunk(stored.read().map_err(text)?),
             };
-            return self
-                .frame(SingleChunk { ready: Some(ready), plain: &[] })
-                .map(|frame| Some(frame.to_vec()));
+            return self.frame(SingleChunk { ready: Some(ready), plain: &[] }).map(Some);
         }
         let plain = self.plain(n)?;
         match self.codec {
-            Codec::None => Ok(Some(plain)),
-            Codec::Blosc2 => {
-                self.frame(SingleChunk { ready: None, plain: &plain }).map(|frame| Some(frame.to_vec()))
-            }
+            Codec::None => Ok(Some(StoredChunk { bytes: plain, skipped: 0 })),
+            Codec::Blosc2 => self.frame(SingleChunk { ready: None, plain: &plain }).map(Some),
             Codec::Gzip(level) => {
                 let itemsize = self.array.itemsize();
                 let shuffled = match itemsize {
@@ -123,7 +125,10 @@ impl<'a> Encoding<'a> {
                 };
                 let deflated = deflate(&mut *encoder, &shuffled)?;
                 kept().push(encoder);
-                Ok(Some(deflated))
+                Ok(Some(match deflated {
+                    Some(bytes) => StoredChunk { bytes, skipped: 0 },
+                    None => StoredChunk { bytes: shuffled, skipped: if itemsize > 1 { 0b10 } else { 1 } },
+                }))
             }
         }
     }
@@ -150,7 +155,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// The frame of filter 32026 that holds one chunk.
-    fn frame(&self, source: SingleChunk<'_>) -> Result<Bytes, String> {
+    fn frame(&self, source: SingleChunk<'_>) -> Result<StoredChunk, String> {
         let array = self.array;
         // HDF5 has its own checksums.
         let options = FrameWriter::options().checksums(false).block_starts(false);
@@ -163,7 +168,8 @@ impl<'a> Encoding<'a> {
                 _ => None,
             };
             let nbytes = chunk.iter().fold(itemsize as u64, |n, &length| n.saturating_mul(length));
-            return super_chunk(ready, source.plain, nbytes, itemsize, &cparams, options);
+            let frame = super_chunk(ready, source.plain, nbytes, itemsize, &cparams, options)?;
+            return Ok(StoredChunk { bytes: frame.to_vec(), skipped: 0 });
         }
         let dtype = Dtype::parse(&format!("|V{itemsize}")).map_err(text)?;
         let builder = ArrayBuilder::of_dtype(chunk, dtype)
@@ -171,7 +177,8 @@ impl<'a> Encoding<'a> {
             .blocks(array.blockshape())
             .compression(cparams)
             .write_options(options);
-        builder.to_bytes(source).map_err(text)
+        let frame = builder.to_bytes(source).map_err(text)?;
+        Ok(StoredChunk { bytes: frame.to_vec(), skipped: 0 })
     }
 }
 
@@ -233,56 +240,16 @@ fn shuffle(plain: &[u8], itemsize: usize) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-fn deflate(encoder: &mut dyn Encoder, plain: &[u8]) -> Result<Vec<u8>, String> {
+/// Compresses bytes; `None` if the encoder sees no gain.
+fn deflate(encoder: &mut dyn Encoder, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
     // Bytes that do not compress become slightly longer.
     let most = plain.len().saturating_add(plain.len() / 64).saturating_add(1024);
     let mut out = b2_core::memory::zeroed(most).map_err(text)?;
-    match encoder.encode(plain, &mut out).map_err(text)? {
+    Ok(match encoder.encode(plain, &mut out).map_err(text)? {
         b2_codecs::Encoded::Len(len) => {
             out.truncate(len);
-            Ok(out)
+            Some(out)
         }
-        b2_codecs::Encoded::TooBig => {
-            let len = put_stored(plain, &mut out).ok_or("too many bytes")?;
-            out.truncate(len);
-            Ok(out)
-        }
-    }
-}
-
-/// Writes a zlib stream whose blocks hold the bytes as they are, for bytes of which the encoder sees no gain. Returns its length;
-/// `None` if it does not fit.
-fn put_stored(plain: &[u8], mut dst: &mut [u8]) -> Option<usize> {
-    /// The longest stored block, in bytes.
-    const LONGEST: usize = 0xFFFF;
-    let room = dst.len();
-    dst.write_all(&[0x78, 0x01]).ok()?;
-    let last = plain.len().div_ceil(LONGEST).max(1).saturating_sub(1);
-    let mut blocks = plain.chunks(LONGEST);
-    for n in 0..=last {
-        let block = blocks.next().unwrap_or_default();
-        let len = u16::try_from(block.len()).ok()?;
-        dst.write_all(&[u8::from(n == last)]).ok()?;
-        dst.write_all(&len.to_le_bytes()).ok()?;
-        dst.write_all(&(!len).to_le_bytes()).ok()?;
-        dst.write_all(block).ok()?;
-    }
-    dst.write_all(&adler32(plain).to_be_bytes()).ok()?;
-    room.checked_sub(dst.len())
-}
-
-/// The checksum at the end of a zlib stream.
-fn adler32(bytes: &[u8]) -> u32 {
-    const MODULUS: u32 = 65_521;
-    let (mut a, mut b) = (1_u32, 0_u32);
-    // As many bytes as the sums hold without overflow.
-    for part in bytes.chunks(5552) {
-        for &byte in part {
-            a = a.wrapping_add(byte.into());
-            b = b.wrapping_add(a);
-        }
-        a %= MODULUS;
-        b %= MODULUS;
-    }
-    b << 16 | a
+        b2_codecs::Encoded::TooBig => None,
+    })
 }

@@ -12,6 +12,8 @@ pub(super) struct WrittenChunk {
     pub(super) start: Vec<u64>,
     pub(super) address: u64,
     pub(super) len: u32,
+    /// The filters that were not applied, one bit each.
+    pub(super) skipped: u32,
 }
 
 /// Returns the address of the root and the bytes of all nodes, the first of which is at `start`. There is at least one chunk, and chunks
@@ -30,7 +32,7 @@ pub(super) fn write(
     let (mut out, mut at, mut level) = (Bytes::default(), start, 0);
     let key = |out: &mut Bytes, n: usize| match chunks.get(n) {
         Some(chunk) => {
-            out.u32(chunk.len).u32(0);
+            out.u32(chunk.len).u32(chunk.skipped);
             chunk.start.iter().for_each(|&first| {
                 out.u64(first);
             });

@@ -7,7 +7,7 @@ use b2_core::{Control, in_order, memory, workers};
 use b2nd::{Dtype, DtypeKind, NdArray, Value};
 
 use super::bytes::UNDEFINED;
-use super::chunks::{self, Encoding};
+use super::chunks::{self, Encoding, StoredChunk};
 use super::codec::Codec;
 use super::datatypes;
 use super::header::{self, Header};
@@ -308,12 +308,12 @@ impl<W: Write + Seek + Send> Writer<W> {
             2 * workers(&control),
             0..geometry.nchunks(),
             |n| Ok((n, encoding.chunk(n).map_err(|what| failed(format!("chunk {n}: {what}")))?)),
-            |(n, bytes)| {
+            |(n, chunk)| {
                 let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(n));
-                if let Some(bytes) = bytes {
+                if let Some(StoredChunk { bytes, skipped }) = chunk {
                     let len = u32::try_from(bytes.len()).map_err(|_| failed("a chunk of 4 GiB".into()))?;
                     let address = self.put(&bytes)?;
-                    stored.push(WrittenChunk { start, address, len });
+                    stored.push(WrittenChunk { start, address, len, skipped });
                 }
                 let nbytes = shape.iter().fold(u64::from(itemsize), |n, &length| n.saturating_mul(length));
                 control.advance(nbytes).map_err(Stop::from)
@@ -378,7 +378,7 @@ impl<W: Write + Seek + Send> Writer<W> {
             copy_shared(from, &places, to, &mut padded, ITEM as usize)
                 .ok_or_else(|| Self::unsupported(path, "a chunk of another size"))?;
             let address = self.put(&padded)?;
-            stored.push(WrittenChunk { start, address, len });
+            stored.push(WrittenChunk { start, address, len, skipped: 0 });
         }
         let layout = match array.ndim() == 0 || shape.contains(&0) {
             true => {
