@@ -333,9 +333,9 @@ impl ChunkRules {
         }
         if !self.fits(header) {
             let plain = chunk.decompress_bytes_with(&self.dparams)?;
-            let anew = Chunk::compress_bytes(&plain, &self.cparams()?)?;
-            return match anew.header().special() {
-                Some(SpecialKind::Value) | None => Ok(anew),
+            let recompressed = Chunk::compress_bytes(&plain, &self.cparams()?)?;
+            return match recompressed.header().special() {
+                Some(SpecialKind::Value) | None => Ok(recompressed),
                 Some(kind) => self.special(kind, plain.len()),
             };
         }

@@ -327,8 +327,8 @@ impl Job<'_> {
         let moves = !is_recut && !encoding.recompresses() && data.is_some_and(|data| data.moves());
         if let Some(chunks) = encoding.chunkshape(&shape)? {
             // The blocks of chunks that could be moved do not fit others.
-            let anew = ArrayBuilder::of_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
-            builder = builder.chunks(chunks).blocks(anew.geometry()?.blockshape());
+            let new = ArrayBuilder::of_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
+            builder = builder.chunks(chunks).blocks(new.geometry()?.blockshape());
         }
         if let Some(blocks) = encoding.blockshape(&shape)? {
             builder = builder.blocks(blocks);

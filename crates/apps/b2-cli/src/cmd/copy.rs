@@ -35,7 +35,7 @@ Examples:
   b2kit copy store.b2z::/group/array array.b2nd
 
 What is not given stays as it was. Chunks are copied as they are where nothing
-asks to compress them anew.";
+asks to compress them again.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -252,8 +252,8 @@ impl Job<'_> {
             return self.recut(layers);
         }
         let typesize = self.encoding.typesize.map_or(frame.itemsize(), |typesize| typesize as usize);
-        let anew = self.encoding.recompresses() || typesize != frame.itemsize();
-        let cparams = if anew { Some(self.cparams()?) } else { None };
+        let recompresses = self.encoding.recompresses() || typesize != frame.itemsize();
+        let cparams = if recompresses { Some(self.cparams()?) } else { None };
         self.copy_chunks(frame, cparams, &layers)
     }
 
@@ -277,8 +277,8 @@ impl Job<'_> {
             }
             let frame = array.super_chunk();
             // The header may have lost the item size. The copy restores it.
-            let anew = self.encoding.recompresses() || array.itemsize() != frame.itemsize();
-            let cparams = match anew {
+            let recompresses = self.encoding.recompresses() || array.itemsize() != frame.itemsize();
+            let cparams = match recompresses {
                 true => {
                     let builder = self.cparams()?.to_builder().blockshape(array.blockshape());
                     let cparams = builder.blocksize(array.geometry().block_nbytes()).build()?;

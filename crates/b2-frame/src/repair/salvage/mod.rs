@@ -557,12 +557,12 @@ impl<'a> DamagedFrame<'a> {
         }
         let suspect = (0..nblocks).filter(|nblock| lost.binary_search(nblock).is_err()).collect();
         // Use a codec that every reader has; the chunk's own may be lossy.
-        let anew = [CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ].into_iter().find_map(|codec| {
+        let recompressed = [CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ].into_iter().find_map(|codec| {
             let cparams =
                 Compression::new().itemsize(header.itemsize()).codec(codec).level(5).blocksize(blocksize);
             Chunk::compress_bytes(&plain, &cparams.build().ok()?).ok()
         })?;
-        Some((anew, LostBlocks { nblocks, lost, suspect }))
+        Some((recompressed, LostBlocks { nblocks, lost, suspect }))
     }
 
     /// Rebuilds the head of a chunk, if its position is in the index and other chunks are similar.
