@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{compress, cparams, data};
 use b2_frame::{Durability, EditOptions, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
-use b2_storage_sim::{CrashPlan, Op, SimFs, every_crash};
+use b2_storage_sim::{CrashPlan, CrashState, Op, SimFs, every_crash};
 use crash::contents::Contents;
 use crash::{PATH, begin, read};
 
@@ -20,6 +20,17 @@ fn create(fs: &SimFs, path: &str, storage: Storage, seed: u64) {
         writer.append(compress(&data(2000, seed + i), &cparams(4))).unwrap();
     }
     writer.finish().unwrap();
+}
+
+/// Returns the files that a kill left, and the frame, which must be that of the last mark or the next one.
+fn survivor(frames: &[Option<Contents>], state: &CrashState) -> Result<(SimFs, Option<Contents>), String> {
+    let fs = SimFs::from_image(&state.image);
+    let first = state.mark as usize;
+    let found = read(&fs)?;
+    match frames[first..frames.len().min(first + 2)].contains(&found) {
+        true => Ok((fs, found)),
+        false => Err(format!("{found:?}: {}", state.how)),
+    }
 }
 
 /// Without syncing, a power loss may leave anything, but a kill still leaves the old or the new frame.
@@ -53,12 +64,8 @@ fn kills_do_no_harm_without_syncs() {
         let mut states = 0;
         let kills = log.kills(1, |state| {
             states += 1;
-            let fs = SimFs::from_image(&state.image);
-            let first = state.mark as usize;
-            let found = read(&fs)?;
-            if !frames[first..frames.len().min(first + 2)].contains(&found) {
-                return Err(format!("{found:?}: {}\n{}", state.how, log.describe()));
-            }
+            let (fs, found) =
+                survivor(&frames, &state).map_err(|what| format!("{what}\n{}", log.describe()))?;
             let mut editor = crash::reopen::edit(&fs).map_err(|error| error.to_string())?;
             editor
                 .append_bytes(&[7; 40])
@@ -118,14 +125,9 @@ fn kills_leave_the_old_or_the_new_vlmetalayers() {
     let renames = log.ops().iter().filter(|op| matches!(op, Op::Rename { .. })).count();
     assert!(renames <= 6, "{renames}\n{}", log.describe());
     let mut states = 0;
-    let kills = log.kills(1, |state| {
+    let kills: Result<(), String> = log.kills(1, |state| {
         states += 1;
-        let fs = SimFs::from_image(&state.image);
-        let first = state.mark as usize;
-        let found = read(&fs)?;
-        if !frames[first..frames.len().min(first + 2)].contains(&found) {
-            return Err(format!("{found:?}: {}", state.how));
-        }
+        let (fs, found) = survivor(&frames, &state)?;
         if states % 20 == 0 {
             let change = || -> Result<(), FrameError> {
                 let mut editor = crash::reopen::edit(&fs)?;
