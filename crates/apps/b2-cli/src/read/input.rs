@@ -275,7 +275,7 @@ impl Input {
     }
 }
 
-/// What the frame is if python-blosc2 computes or fetches its items: such a frame stores none.
+/// Returns what the frame is, such as "a lazy expression", if it stores no items because python-blosc2 computes or fetches them.
 pub(crate) fn without_items(frame: &SuperChunk) -> Option<&'static str> {
     match NdArray::check_items(frame).err()?.detail() {
         NdError::NoItems { what, .. } => Some(what),
