@@ -47,6 +47,7 @@ fn cases() -> Vec<(String, Case)> {
             add(name, Box::new(move || chunk_case(codec, filter, work)));
         }
     }
+    add("chunks-stored-planes-decompress".into(), Box::new(stored_planes_case));
     cases.extend(arrays::cases());
     cases
 }
@@ -109,6 +110,19 @@ fn chunk_case(codec: CodecId, filter: FilterSlot, work: &str) -> Result<(), Erro
         }
     }
     Ok(())
+}
+
+/// Decompresses 100 chunks of 1 KiB whose streams are noise or runs, so that none needs the codec.
+fn stored_planes_case() -> Result<(), Error> {
+    let plain: Vec<u8> =
+        (0..128u32).flat_map(|n| u64::from(n.wrapping_mul(0x9E37_79B9) >> 24).to_le_bytes()).collect();
+    let chunk = Chunk::compress_bytes(&plain, &Compression::lz4().itemsize(8).build()?)?;
+    let mut back = vec![0; plain.len()];
+    let mut decompress =
+        || (0..100).try_for_each(|_| black_box(&chunk).decompress_bytes_into(&mut back, &DParams::default()));
+    decompress()?;
+    counted(decompress)?;
+    if back != plain { Err("the round trip changed the bytes".into()) } else { Ok(()) }
 }
 
 fn main() -> ExitCode {

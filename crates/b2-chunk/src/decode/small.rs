@@ -108,7 +108,8 @@ pub(crate) fn like_last(
     dparams.limits.check_chunk(dst.len() as u64).ok()?;
     dparams.limits.check_memory("buffers for a block, in bytes", plan.memory).ok()?;
     let cx = codec_context(&last.layout, dparams);
-    let codec = &mut decoder.as_mut().filter(|kept| kept.fits(&dparams.plugins, plan.codec, &cx))?.codec;
+    // Not there before the first encoded stream; noise and runs need none.
+    let mut codec = decoder.as_mut().filter(|cached| cached.fits(&dparams.plugins, plan.codec, &cx));
 
     // The table of block starts has one entry.
     let (table, _) = bytes.get(EXTENDED_HEADER_LEN..)?.split_first_chunk::<4>()?;
@@ -129,7 +130,7 @@ pub(crate) fn like_last(
                     Some(())
                 }
                 Stream::Stored(_) => None,
-                Stream::Encoded(bytes) => codec.decode(bytes, dst).ok(),
+                Stream::Encoded(bytes) => codec?.codec.decode(bytes, dst).ok(),
             };
         }
     };
@@ -147,7 +148,7 @@ pub(crate) fn like_last(
             Stream::Stored(bytes) => bytes,
             Stream::Encoded(bytes) => {
                 let room = sized(a, stream_len.checked_add(ROOM)?).ok()?;
-                codec.decode_with_room(streams.from(bytes), bytes.len(), room, stream_len).ok()?;
+                codec?.codec.decode_with_room(streams.from(bytes), bytes.len(), room, stream_len).ok()?;
                 room.get(..stream_len)?
             }
         };
@@ -162,6 +163,7 @@ pub(crate) fn like_last(
             Stream::Stored(bytes) => *stored = bytes,
             Stream::Encoded(bytes) => {
                 let plane = planes.plane_with_room(j);
+                let codec = &mut codec.as_mut()?.codec;
                 codec.decode_with_room(streams.from(bytes), bytes.len(), plane, stream_len).ok()?;
             }
         }
