@@ -165,8 +165,7 @@ static void shrunk_by_c_blosc2(void) {
   char *urlpath = "shrunk.b2nd";
   b2nd_context_t *ctx = context(true, urlpath, SHAPE, CHUNK);
   b2nd_array_t *array;
-  int32_t value = 7;
-  CHECK(b2nd_full(ctx, &array, &value) == 0 && b2nd_free(array) == 0);
+  CHECK(b2nd_from_cbuffer(ctx, &array, data, sizeof(data)) == 0 && b2nd_free(array) == 0);
   uint8_t *meta;
   int size = b2nd_serialize_meta(2, smaller, CHUNK, BLOCK, "<i4", DTYPE_NUMPY_FORMAT, &meta);
   blosc2_schunk *schunk = blosc2_schunk_open(urlpath);
@@ -178,11 +177,27 @@ static void shrunk_by_c_blosc2(void) {
   CHECK(b2nd_resize(array, larger, NULL) == 0 && array->nitems == 42 * 38);
   CHECK(b2nd_to_cbuffer(array, back, 42 * 38 * 4) == 0);
   bool right = true;
-  for (int i = 0; i < 42 * 38; i++) right &= back[i] == (i / 38 < 25 && i % 38 < 33 ? 7 : 0);
+  for (int i = 0; i < 42 * 38; i++) right &= back[i] == (i / 38 < 25 && i % 38 < 33 ? data[i / 38 * 40 + i % 38] : 0);
   CHECK(right);
   b2nd_free(array);
   b2nd_free_ctx(ctx);
   blosc2_remove_urlpath(urlpath);
+}
+
+/* As in C-Blosc2, b2nd_full fills the rest of the last chunks, too, and a larger shape shows it. */
+static void padding_of_full(void) {
+  b2nd_context_t *ctx = context(false, NULL, SHAPE, CHUNK);
+  b2nd_array_t *array;
+  int32_t value = 7;
+  /* The last row of chunks is cut in the call that shows the padding of the last column. */
+  const int64_t other[2] = {28, 50};
+  CHECK(b2nd_full(ctx, &array, &value) == 0 && b2nd_resize(array, other, NULL) == 0);
+  CHECK(b2nd_to_cbuffer(array, back, 28 * 50 * 4) == 0);
+  bool right = true;
+  for (int i = 0; i < 28 * 50; i++) right &= back[i] == (i % 50 < 45 ? 7 : 0);
+  CHECK(right);
+  b2nd_free(array);
+  b2nd_free_ctx(ctx);
 }
 
 static void views(void) {
@@ -274,6 +289,7 @@ int main(void) {
   all(false, "directory.b2nd");
   filled();
   shrunk_by_c_blosc2();
+  padding_of_full();
   views();
   metalayers();
   buffers();

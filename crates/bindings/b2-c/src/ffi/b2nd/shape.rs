@@ -222,9 +222,9 @@ pub unsafe extern "C" fn b2nd_resize(
             in_transaction(array, |array| {
                 let n = array.shapes.ndim();
                 let start = if start.is_null() { None } else { Some(values(start, n)?) };
-                let old = array.shapes.shape.clone();
-                array.resize(values(new_shape, n)?, start)?;
-                array.clear_added(&old, start)
+                let shape = values(new_shape, n)?;
+                array.clear_padding(shape, start)?;
+                array.resize(shape, start)
             })?;
         }
         Ok(0)

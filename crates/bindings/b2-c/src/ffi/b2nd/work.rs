@@ -284,30 +284,40 @@ impl ArrayHandle<'_> {
             let mut start = vec![0; shape.len()];
             let mut stop = self.shapes.shape.clone();
             (start[axis], stop[axis]) = (*new, old.min(end));
-            self.clear(&start, &stop)?;
+            self.clear(&start, &stop, true)?;
         }
         Ok(())
     }
 
-    /// Zeros the items that a larger shape adds to chunks that exist: C-Blosc2 leaves old ones there when it shrinks an array.
-    pub(super) fn clear_added(&mut self, old: &[i64], start: Option<&[i64]>) -> Result<()> {
-        for (axis, old) in old.iter().enumerate() {
-            let chunk = i64::from(self.shapes.chunk[axis]).max(1);
+    /// Zeros the padding of chunks that a larger shape shows: C-Blosc2 leaves old items there when it shrinks an array.
+    /// Chunks that repeat one item show it there, too, as in C: `b2nd_full` creates them.
+    pub(super) fn clear_padding(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
+        ensure(self.shapes.nchunks() == self.state.c.nchunks.get(), code::DATA)?;
+        let (old, ext) = (self.shapes.shape.clone(), self.shapes.ext());
+        let mut shown = old.clone();
+        for axis in 0..shape.len() {
             // Whole chunks that are added in the middle leave edge chunks unchanged.
-            let at_end = start.is_none_or(|start| start[axis] == *old);
-            if !at_end || self.shapes.shape[axis] <= *old || old % chunk == 0 {
+            if start.is_none_or(|start| start[axis] == old[axis]) {
+                shown[axis] = shape[axis].min(ext[axis]).max(old[axis]);
+            }
+        }
+        self.shapes.shape.clone_from(&shown);
+        let cleared = (0..shape.len()).filter(|axis| shown[*axis] > old[*axis]).try_for_each(|axis| {
+            let mut from = vec![0; shape.len()];
+            from[axis] = old[axis];
+            self.clear(&from, &shown, false)
+        });
+        self.shapes.shape = old;
+        cleared
+    }
+
+    /// Zeros a box, chunk by chunk; with `repeated`, in chunks that repeat one item, too. Chunks in which it has only zeros
+    /// stay as they are.
+    fn clear(&mut self, start: &[i64], stop: &[i64], repeated: bool) -> Result<()> {
+        for nchunk in nd::chunks_of(&self.shapes, start, stop) {
+            if !repeated && self.state.store().header(length(nchunk)?)?.0.special().is_some() {
                 continue;
             }
-            let (mut from, mut to) = (vec![0; self.shapes.ndim()], self.shapes.shape.clone());
-            (from[axis], to[axis]) = (*old, to[axis].min((old / chunk + 1) * chunk));
-            self.clear(&from, &to)?;
-        }
-        Ok(())
-    }
-
-    /// Zeros a box, chunk by chunk. Chunks in which it has only zeros stay as they are.
-    fn clear(&mut self, start: &[i64], stop: &[i64]) -> Result<()> {
-        for nchunk in nd::chunks_of(&self.shapes, start, stop) {
             let (_, from, to) = self.overlap(nchunk, start, stop);
             let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
             let mut part = b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * self.itemsize)?;
