@@ -223,6 +223,15 @@ static void views(void) {
   b2nd_free(view);
   b2nd_free(array);
   b2nd_free_ctx(ctx);
+  /* Chunks that are longer along the axis are not those of the view. */
+  ctx = context(false, NULL, shape, CHUNK);
+  const int64_t from = 8, to = 10, two = 2;
+  CHECK(b2nd_from_cbuffer(ctx, &array, data, 160) == 0 && b2nd_squeeze(array, &view) == 0);
+  CHECK(b2nd_get_slice_cbuffer(view, &from, &to, back, &two, 8) < 0);
+  CHECK(b2nd_set_slice_cbuffer(data, &two, 8, &from, &to, view) < 0 && has(array, data));
+  b2nd_free(view);
+  b2nd_free(array);
+  b2nd_free_ctx(ctx);
 }
 
 static void metalayers(void) {

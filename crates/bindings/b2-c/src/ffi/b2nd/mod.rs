@@ -99,7 +99,11 @@ unsafe fn handle<'a>(array: *const b2nd_array_t) -> Result<ArrayHandle<'a>> {
     let c = unsafe { shared(array) }?;
     // SAFETY: an array has its super-chunk.
     let state = unsafe { state(c.sc.get()) }?;
-    Ok(ArrayHandle { shapes: shapes_in(c)?, itemsize: length(state.c.typesize.get())?, c, state })
+    let array = ArrayHandle { shapes: shapes_in(c)?, itemsize: length(state.c.typesize.get())?, c, state };
+    // Views keep the chunks of their array, even if they need smaller ones.
+    let fits = state.c.nchunks.get() == 0 || state.c.chunksize.get() as usize == array.chunk_nbytes()?;
+    ensure(fits, code::DATA)?;
+    Ok(array)
 }
 
 /// An array during a call.
