@@ -1,4 +1,4 @@
-"""Makes files with thousands of small chunks, one for each kind of index, for `tests/remote.rs`.
+"""Makes files with thousands of small chunks, one for each kind of index, for `tests/all/remote.rs`.
 
     python far.py FOLDER
 

@@ -1,4 +1,4 @@
-"""Small files whose bits `tests/flips.rs` flips, one at a time, and what h5py says about those flips that b2kit did not notice.
+"""Small files whose bits `tests/all/flips.rs` flips, one at a time, and what h5py says about those flips that b2kit did not notice.
 
     python flips.py make FOLDER
     python flips.py judge FOLDER

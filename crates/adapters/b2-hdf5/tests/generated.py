@@ -1,4 +1,4 @@
-"""Writes random data sets with h5py and netCDF4, for `tests/generated.rs`.
+"""Writes random data sets with h5py and netCDF4, for `tests/all/generated.rs`.
 
     python generated.py FOLDER COUNT [SEED]
 

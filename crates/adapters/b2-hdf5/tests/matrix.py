@@ -1,4 +1,4 @@
-"""Writes the data sets that `tests/matrix.rs` reads, with h5py, hdf5plugin, PyTables, netCDF4 and h5repack.
+"""Writes the data sets that `tests/all/matrix.rs` reads, with h5py, hdf5plugin, PyTables, netCDF4 and h5repack.
 
     python matrix.py FOLDER
 

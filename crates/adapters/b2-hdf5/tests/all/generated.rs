@@ -2,10 +2,6 @@
 //!
 //! `B2KIT_HDF5_GENERATED` sets their number.
 
-mod common;
-#[path = "common/made.rs"]
-mod made;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -14,7 +10,7 @@ use b2_hdf5::{DataSet, File, Hdf5Error};
 use b2nd::Dtype;
 use serde_json::Value;
 
-use common::{as_json, same_items, spelled};
+use crate::common::{as_json, same_items, spelled};
 
 /// The result for a data set.
 enum Outcome {
@@ -129,7 +125,7 @@ fn attributes(data: &DataSet, entry: &Value) -> Result<(), String> {
 #[ignore = "needs Python with h5py, hdf5plugin and netCDF4 (B2KIT_HDF5_PYTHON)"]
 fn random_data_sets_are_those_that_were_written() {
     let count = std::env::var("B2KIT_HDF5_GENERATED").unwrap_or_else(|_| "1000".to_owned());
-    let kept = made::made("generated.py", &["FOLDER", &count]);
+    let kept = crate::made::made("generated.py", &["FOLDER", &count]);
     let folder = kept.path();
     let list = fs::read_to_string(folder.join("generated.json")).unwrap();
     let entries: Vec<Value> = serde_json::from_str(&list).unwrap();

@@ -2,9 +2,6 @@
 //!
 //! `flips.py` makes the files, and is asked about the flips that were not noticed. `B2KIT_HDF5_FLIPS_STEP` sets the distance between flips in bits.
 
-#[path = "common/made.rs"]
-mod made;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,8 +48,8 @@ fn read(bytes: Vec<u8>) -> Option<String> {
 #[test]
 #[ignore = "needs Python with h5py and hdf5plugin (B2KIT_HDF5_PYTHON)"]
 fn flips_that_h5py_notices_are_errors() {
-    let kept = made::made("flips.py", &["make", "FOLDER"]);
-    let (folder, python) = (kept.path(), made::python());
+    let kept = crate::made::made("flips.py", &["make", "FOLDER"]);
+    let (folder, python) = (kept.path(), crate::made::python());
     let step = std::env::var("B2KIT_HDF5_FLIPS_STEP").map_or(STEP, |step| step.parse().unwrap());
     let mut names: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|end| end == "h5"));

@@ -1,8 +1,5 @@
 //! Packed numbers, compared with the values that xarray decodes: files and values of `scaled.py`.
 
-#[path = "common/made.rs"]
-mod made;
-
 use std::fs;
 use std::path::Path;
 
@@ -51,7 +48,7 @@ fn check(folder: &Path, name: &str) -> Result<(), String> {
 #[test]
 #[ignore = "needs Python with xarray and netCDF4 (B2KIT_HDF5_PYTHON)"]
 fn packed_numbers_are_what_xarray_makes_of_them() {
-    let kept = made::made("scaled.py", &["FOLDER"]);
+    let kept = crate::made::made("scaled.py", &["FOLDER"]);
     let folder = kept.path();
     let names = fs::read_to_string(folder.join("names.txt")).unwrap();
     let wrong: Vec<String> = names

@@ -1,8 +1,5 @@
 //! Counts the requests and bytes that one item of a remote file costs.
 
-#[path = "common/made.rs"]
-mod made;
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -78,7 +75,7 @@ fn one_item_takes_few_requests() {
 #[test]
 #[ignore = "needs Python with h5py (B2KIT_HDF5_PYTHON)"]
 fn one_item_of_every_index_takes_few_requests() {
-    let kept = made::made("far.py", &["FOLDER"]);
+    let kept = crate::made::made("far.py", &["FOLDER"]);
     let mut files: Vec<_> =
         std::fs::read_dir(kept.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -5,11 +5,6 @@
 //! With `ulimit -v` memory is limited, too. Every second mutant has its checksums computed again, so that what they protect is
 //! reached.
 
-#[path = "../src/checksum.rs"]
-mod checksum;
-#[path = "common/made.rs"]
-mod made;
-
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -49,7 +44,7 @@ fn mutate_checked(bytes: &mut [u8], blocks: &[Range<usize>], rng: &mut Rng) {
     for _ in 0..1 + rng.below(2) {
         let block = rng.pick(blocks);
         (0..1 + rng.below(4)).for_each(|_| hostile::overwrite(&mut bytes[block.clone()], 64, rng));
-        seal(bytes, block, checksum::lookup3);
+        seal(bytes, block, crate::checksum::lookup3);
     }
 }
 
@@ -191,10 +186,10 @@ fn mutants_are_errors_or_values() {
     let from = number("B2KIT_HDF5_MUTANTS_FROM").unwrap_or(0);
     let read = |path: PathBuf| {
         let bytes = fs::read(&path).unwrap();
-        let blocks = checked_blocks(&bytes, checksum::lookup3);
+        let blocks = checked_blocks(&bytes, crate::checksum::lookup3);
         (path, bytes, blocks)
     };
-    let matrix = std::env::var_os("B2KIT_HDF5_PYTHON").map(|_| made::made("matrix.py", &["FOLDER"]));
+    let matrix = std::env::var_os("B2KIT_HDF5_PYTHON").map(|_| crate::made::made("matrix.py", &["FOLDER"]));
     let originals: Vec<(PathBuf, Vec<u8>, Vec<Range<usize>>)> =
         files(matrix.as_ref().map(|folder| folder.path())).into_iter().map(read).collect();
     assert!(originals.iter().any(|(.., blocks)| !blocks.is_empty()));
@@ -244,7 +239,7 @@ fn mutants_are_errors_or_values() {
 #[test]
 #[ignore = "needs Python with h5py (B2KIT_HDF5_PYTHON)"]
 fn small_files_do_not_ask_for_much() {
-    let folder = made::made("handmade.py", &["FOLDER"]);
+    let folder = crate::made::made("handmade.py", &["FOLDER"]);
     let limits = Limits::default().max_memory(256 << 20).max_output(256 << 20).max_metadata(64 << 20);
     let mut count = 0;
     for entry in fs::read_dir(folder.path()).unwrap() {

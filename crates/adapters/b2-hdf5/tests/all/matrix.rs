@@ -1,9 +1,5 @@
 //! Every data set that `matrix.py` writes, value by value against the library that wrote it, and as an array.
 
-mod common;
-#[path = "common/made.rs"]
-mod made;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -12,7 +8,7 @@ use b2_hdf5::{DataSet, File, Hdf5Error};
 use b2nd::{Dtype, NdArray};
 use serde_json::Value;
 
-use common::{as_json, same_items, spelled};
+use crate::common::{as_json, same_items, spelled};
 
 /// Minimum number of data sets, and the percentage that must be equal.
 const MIN_DATA_SETS: usize = 76;
@@ -136,7 +132,7 @@ fn attributes(array: &NdArray, entry: &Value) -> Result<(), String> {
 #[test]
 #[ignore = "needs Python with h5py, hdf5plugin, tables and netCDF4 (B2KIT_HDF5_PYTHON)"]
 fn every_data_set_is_equal_or_a_clear_error() {
-    let kept = made::made("matrix.py", &["FOLDER"]);
+    let kept = crate::made::made("matrix.py", &["FOLDER"]);
     let folder = kept.path();
     let entries: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(folder.join("matrix.json")).unwrap()).unwrap();
