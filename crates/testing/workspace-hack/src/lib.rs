@@ -1,0 +1,1 @@
+//! Only features of dependencies: see Cargo.toml.
