@@ -198,7 +198,7 @@ class Speed:
 
 def speed(arguments):
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    build("-p", "b2kit-cli", "--bins")
+    build("--features", "b2-benches/programs", "-p", "b2kit-cli", "--bins")
     real = sorted((ROOT / "testdata" / "arrays").glob("*.npy")) + arguments.array
     run(sys.executable, ROOT / "benches" / "data.py", SCRATCH / "data", ",".join([*arguments.sets, "field_f32"] if arguments.sets else []), *real)
     sets = json.loads((SCRATCH / "data" / "datasets.json").read_text())
@@ -230,7 +230,7 @@ def main():
         return count(arguments.update)
     if arguments.task == "speed":
         return speed(arguments)
-    build("-p", "b2kit-cli", "--bins")
+    build("--features", "b2-benches/programs", "-p", "b2kit-cli", "--bins")
     subprocess.run([sys.executable, ROOT / "benches" / "remote.py", RELEASE, SCRATCH / "remote", str(arguments.rounds)], check=True)
 
 
