@@ -20,6 +20,9 @@ const SECTOR: usize = TEAR_SIZES[0];
 /// Longer files are torn only into sectors, as there would be too many smaller pieces.
 const MAX_FINE_LEN: usize = 64 << 10;
 
+/// A file counts at most this often where a moment is chosen.
+const MAX_CHANCES: usize = 60;
+
 /// The unsynced changes after some number of calls.
 struct UnsyncedChanges {
     at: usize,
@@ -90,10 +93,10 @@ impl Log {
     fn chances(&self, pending: &UnsyncedChanges) -> usize {
         let pieces = |(node, times): (&NodeId, &Vec<usize>)| {
             let smallest = if self.overwrites(*node, times) { TEAR_SIZES[2] } else { SECTOR };
-            1 + self.pieces(*node, times, smallest).len()
+            1 + self.pieces(*node, times, smallest).take(MAX_CHANCES).count()
         };
         let pieces: usize = pending.files.iter().map(pieces).sum();
-        pieces.min(60) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
+        pieces.min(MAX_CHANCES) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
     }
 
     fn pending(&self, at: usize) -> UnsyncedChanges {
@@ -161,7 +164,7 @@ impl Log {
                 // New data follow the committed state, and are torn only into sectors.
                 let fine = if self.overwrites(*node, &[before, after]) { TEAR_SIZES.len() } else { 1 };
                 for size in TEAR_SIZES.into_iter().take(fine) {
-                    for piece in self.pieces(*node, &[before, after], size).into_iter().take(24) {
+                    for piece in self.pieces(*node, &[before, after], size).take(24) {
                         for (base, other) in [(before, after), (after, before)] {
                             let how = format!(
                                 "power lost after {at} calls, {all} but file {node} as after {base} and piece \
@@ -259,12 +262,12 @@ impl Log {
     }
 
     /// Returns the pieces in which a file differs between some times.
-    fn pieces(&self, node: NodeId, times: &[usize], size: usize) -> Vec<usize> {
-        let versions: Vec<_> = times.iter().map(|time| self.whole(node, *time)).collect();
+    fn pieces(&self, node: NodeId, times: &[usize], size: usize) -> impl Iterator<Item = usize> {
+        let mut versions: Vec<_> = times.iter().map(|time| self.whole(node, *time)).collect();
+        versions.dedup();
         let len = versions.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
         (0..len.div_ceil(size))
-            .filter(|at| versions.windows(2).any(|pair| differs(&pair[0], &pair[1], *at, size)))
-            .collect()
+            .filter(move |at| versions.windows(2).any(|pair| differs(&pair[0], &pair[1], *at, size)))
     }
 
     /// Returns whether the file has the same length at all these times, and is not too long.
