@@ -7,7 +7,7 @@ use std::{env, fs};
 
 fn main() {
     println!("cargo:rerun-if-env-changed=B2KIT_COMMIT");
-    println!("cargo:rerun-if-changed=.cargo_vcs_info.json");
+    println!("cargo:rerun-if-changed=build.rs");
     let given = env::var("B2KIT_COMMIT").ok();
     let commit = given.or_else(of_package).or_else(of_checkout).unwrap_or_default();
     println!("cargo:rustc-env=B2KIT_COMMIT={}", commit.trim());
@@ -55,7 +55,8 @@ fn located(viewer: &Path, engine: &Path) {
     println!("cargo:rustc-env=B2KIT_ENGINE={}", engine.display());
 }
 
-/// The commit that a published package was made from, as `cargo package` notes it.
+/// The commit that a published package was made from, as `cargo package` notes it. This file never changes; where it is missing, as
+/// in a clone, to name it would mean that the command is built again each time.
 fn of_package() -> Option<String> {
     let info = fs::read_to_string(".cargo_vcs_info.json").ok()?;
     let hash = info.split("\"sha1\": \"").nth(1)?.split('"').next()?;
