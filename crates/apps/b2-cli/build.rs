@@ -25,8 +25,8 @@ fn page() {
             Path::new("page").canonicalize().expect("this package was made without the page for browsers");
         return located(&folder, &folder.join("engine.wasm"));
     }
-    let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    let target = target.ancestors().nth(4).expect("it is in the target folder").join("web");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let target = out.ancestors().nth(4).expect("it is in the target folder").join("web");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo.args(["build", "--locked", "--profile=web", "--target=wasm32-unknown-unknown", "--target-dir"]);
     cargo.arg(&target).current_dir(engine);
@@ -46,11 +46,13 @@ fn page() {
         println!("cargo:rerun-if-changed=../../{name}/src");
     }
     let viewer = engine.join("viewer").canonicalize().expect("it is a folder");
-    located(&viewer, &target.join("wasm32-unknown-unknown/web/b2_wasm.wasm"));
+    // A copy: to watch a file that this script makes would mean that the command is built a second time.
+    let engine = out.join("engine.wasm");
+    fs::copy(target.join("wasm32-unknown-unknown/web/b2_wasm.wasm"), &engine).expect("it was compiled");
+    located(&viewer, &engine);
 }
 
 fn located(viewer: &Path, engine: &Path) {
-    println!("cargo:rerun-if-changed={}", engine.display());
     println!("cargo:rustc-env=B2KIT_VIEWER={}", viewer.display());
     println!("cargo:rustc-env=B2KIT_ENGINE={}", engine.display());
 }
