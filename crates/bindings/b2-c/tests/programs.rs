@@ -63,8 +63,9 @@ fn libraries() -> &'static Path {
         cargo.args([
             "build",
             "--locked",
-            "-p",
-            "b2-c",
+            "--lib",
+            "--package=b2-c",
+            "--package=workspace-hack",
             "--profile",
             if name == "debug" { "dev" } else { name },
         ]);
