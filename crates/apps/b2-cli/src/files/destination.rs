@@ -450,9 +450,11 @@ pub(crate) fn check_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An unnamed temporary file in the folder of an output, which needs space for data of this size anyway.
+/// An unnamed temporary file in the folder of an output, or of the store that has it, which needs space for data of this size anyway.
 pub(crate) fn spool_beside(path: &Path) -> Result<File> {
-    tempfile::tempfile_in(folder_of(path)).map_err(plain).with_context(|| path.display().to_string())
+    tempfile::tempfile_in(folder_of(&members::file(path)))
+        .map_err(plain)
+        .with_context(|| path.display().to_string())
 }
 
 /// The folder of a file.

@@ -289,6 +289,15 @@ fn members_are_changed_by_their_keys() {
     let told = folder.change(&["append", "s.b2d::/g/a", "more.npy"]);
     assert!(told.starts_with("s.b2d::/g/a: 2 positions appended"), "{told}");
     folder.change(&["vlmeta", "set", "s.b2d::g/a", "unit", "\"K\""]);
+    // Also from standard input.
+    for command in [
+        &["set", "s.b2d::/g/a", "-", "--slice=2:"][..],
+        &["append", "s.b2d::/g/a", "-"],
+        &["insert", "s.b2d::/g/a", "-", "--at", "0"],
+    ] {
+        assert!(folder.with_input(command, &folder.read("more.npy")).status.success(), "{command:?}");
+    }
+    folder.change(&["delete", "s.b2d::/g/a", "--range=:4"]);
     folder.change(&["compact", "s.b2d::/g/a"]);
     assert_eq!(folder.ok(&["cat", "s.b2d::/g/a"]), [&rows[..], &rows].concat());
     assert!(folder.fails(1, &["append", "s.b2d::/none", "more.npy"]).contains("no such key"));
