@@ -118,7 +118,7 @@ impl Store {
     /// Fails if a member belongs to a table, unless table edits are allowed, and prepares the table for the change.
     fn check_table(&self, key: &str) -> Result<(), StoreError> {
         let read = self.options(&ReadOptions::default());
-        let Some(table) = Table::of(&self.path_of(key)?, &read) else { return Ok(()) };
+        let Some(table) = Table::needing(&self.path_of(key)?, &read) else { return Ok(()) };
         if !self.table_edits {
             return Err(StoreError::Unsupported(table.refusal()));
         }

@@ -26,6 +26,7 @@ pub struct WriteOptions {
     pub(crate) block_starts: Option<bool>,
     pub(crate) keep_better: bool,
     pub(crate) keep_suspect: bool,
+    pub(crate) tables: Tables,
 }
 
 impl Default for WriteOptions {
@@ -40,6 +41,7 @@ impl Default for WriteOptions {
             block_starts: None,
             keep_better: false,
             keep_suspect: false,
+            tables: Tables::Protected,
         }
     }
 }
@@ -53,9 +55,24 @@ impl WriteOptions {
     }
 
     /// Sets whether an existing frame or other regular file is replaced. A directory is replaced
-    /// only if it holds nothing but a sparse frame.
+    /// only if it holds nothing but a sparse frame, and a member of a table of python-blosc2 (`CTable`) only with
+    /// [`allow_table_edit`](Self::allow_table_edit).
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.target.overwrite = overwrite;
+        self
+    }
+
+    /// Sets whether [`create`](Self::create) may replace a member of a table of python-blosc2, as
+    /// [`EditOptions::allow_table_edit`] does for changes.
+    pub fn allow_table_edit(mut self, allow: bool) -> Self {
+        self.tables = if allow { Tables::Marked } else { Tables::Protected };
+        self
+    }
+
+    /// Leaves tables to the caller, as [`EditOptions::ignore_tables`] does.
+    #[doc(hidden)]
+    pub fn ignore_tables(mut self) -> Self {
+        self.tables = Tables::Ignored;
         self
     }
 

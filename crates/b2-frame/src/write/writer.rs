@@ -11,6 +11,7 @@ use crate::format::metalayers::Metalayers;
 use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::write::draft::ChunkRules;
 use crate::write::draft::{Draft, FittedChunk};
+use crate::write::edit::table::Table;
 use crate::write::options::WriteOptions;
 use crate::write::state::{FrameState, Sizes, StoredHeader};
 use crate::write::store::{CommitChange, ContiguousStore, MemoryStore, SparseStore, Store};
@@ -82,6 +83,7 @@ impl WriteOptions {
     /// is nothing that is ever replaced, [`FrameError::Io`] if it cannot be created.
     pub fn create(&self, path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
         let (path, target) = (path.as_ref(), self.target.clone());
+        Table::before_replacement(path, self)?;
         FrameWriter::new(params, self.storage, self, |header_len| match self.storage {
             Storage::Contiguous => Ok(ContiguousStore::create(target, path, header_len)?.into()),
             Storage::Sparse => Ok(SparseStore::create(target, path, header_len)?.into()),

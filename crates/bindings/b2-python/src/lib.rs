@@ -30,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use b2kit::frame::{Disk, FileKind, FileSystem, FrameError, Links, ReadFiles};
+use b2kit::frame::{Disk, FileKind, FileSystem, FrameError, Links, ReadFiles, ReadOptions, Table};
 use pyo3::prelude::*;
 
 /// Sets the default number of threads for a call; 0 means all available. Returns the previous value.
@@ -78,6 +78,15 @@ fn copy_all_attributes(from: &Path, to: &Path) -> io::Result<()> {
 #[pyfunction]
 fn redact(url: &str) -> String {
     b2kit::frame::redact(url)
+}
+
+/// Fails if a file belongs to a table of python-blosc2, which cannot be read without it.
+#[pyfunction]
+fn check_replacement(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    control::How::short(None).run(py, |_| match Table::needing(&path, &ReadOptions::default()) {
+        Some(table) => Err(FrameError::argument("overwrite", table.refusal())),
+        None => Ok(()),
+    })
 }
 
 /// Copies permissions and attributes from a file to the one that is about to replace it.
@@ -135,6 +144,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_timeout, module)?)?;
     module.add_function(wrap_pyfunction!(publish, module)?)?;
     module.add_function(wrap_pyfunction!(redact, module)?)?;
+    module.add_function(wrap_pyfunction!(check_replacement, module)?)?;
     module.add_function(wrap_pyfunction!(copy_attributes, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_items, module)?)?;

@@ -249,6 +249,7 @@ def test_columns_of_tables(tmp_path):
 def test_what_breaks_a_table_is_refused(tmp_path):
     path = tmp_path / "t.b2d"
     table(path)
+    da, dask = pytest.importorskip("dask.array"), pytest.importorskip("b2kit.dask")
     g = b2kit.open_group(path, mode="a")
     column, rows = g.array("_cols/id"), g.array("_valid_rows")
     refused = [
@@ -257,7 +258,13 @@ def test_what_breaks_a_table_is_refused(tmp_path):
         lambda: rows.__setitem__(3, False),
         lambda: g.__delitem__("_cols/id"),
         lambda: g.remove("_cols"),
+        lambda: g.remove("_valid_rows"),
+        lambda: g.__delitem__("_meta"),
         lambda: g.__setitem__("_cols/id", np.arange(3)),
+        lambda: b2kit.asarray(np.arange(3), path / "_cols/id.b2nd", overwrite=True),
+        lambda: b2kit.copy(column, path / "_valid_rows.b2nd", overwrite=True),
+        lambda: b2kit.copy(column, path / "_meta.b2f", overwrite=True),
+        lambda: dask.to_b2kit(da.arange(3), path / "_cols/id.b2nd", overwrite=True),
     ]
     for change in refused:
         with pytest.raises((errors.ArgumentError, errors.UnsupportedError), match="table"):

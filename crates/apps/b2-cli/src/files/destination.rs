@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::{Disk, FileSystem, INDEX_NAME, refuse_device};
+use b2kit::frame::{Disk, FileSystem, INDEX_NAME, SuperChunk, Table, refuse_device};
 #[cfg(not(unix))]
 use b2kit::frame::{Links, ReadFiles};
 use tempfile::NamedTempFile;
@@ -439,7 +439,15 @@ pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
             bail!("{}: already exists (a whole sparse frame); --force overwrites it", path.display())
         }
         _ if !force => Err(exists(path)),
-        _ => Ok(()),
+        _ => refuse_table_member(path),
+    }
+}
+
+/// Rejects the removal or replacement of a member of a table of python-blosc2.
+pub(crate) fn refuse_table_member(path: &Path) -> Result<()> {
+    match Table::needing(path, &SuperChunk::options()) {
+        Some(table) => bail!("{}: {}", path.display(), table.refusal()),
+        None => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 #[cfg(not(unix))]
 use b2kit::frame::{Disk, FileId, Links, ReadFiles};
 
+use super::destination::refuse_table_member;
 use super::stdio::{is_stdin, is_stream};
 use super::urls;
 use crate::args::Global;
@@ -59,6 +60,7 @@ impl InputRemoval {
         ensure!(!is_stdin(input) && !urls::is_url(input), "{}: {keeps}", named());
         let there = fs::symlink_metadata(input).with_context(named)?;
         ensure!(there.is_file(), "{}: {keeps}", named());
+        refuse_table_member(input)?;
         Ok(Self { path: input.to_owned(), before: State::of(input, &there) })
     }
 

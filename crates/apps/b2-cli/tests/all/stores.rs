@@ -304,3 +304,35 @@ fn members_are_changed_by_their_keys() {
     let told = folder.fails(1, &["append", "s.b2d/g/a.b2nd::/x", "more.npy"]);
     assert!(told.contains("only members of stores in directories (.b2d) can be changed"), "{told}");
 }
+
+#[test]
+fn members_of_tables_are_neither_replaced_nor_removed() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("t.b2d/_cols")).unwrap();
+    let rows = npy("<i4", false, "(20,)", &counting(20));
+    folder.pack("t.b2d/_meta.b2f", b"", &["--vlmeta", "kind=\"ctable\""]);
+    folder.pack("t.b2d/_cols/a.b2nd", &rows, &[]);
+    folder.write("short.npy", &npy("<i4", false, "(3,)", &counting(3)));
+    folder.pack("short.b2nd", &folder.read("short.npy"), &[]);
+    let before = folder.read("t.b2d/_cols/a.b2nd");
+    fs::create_dir(folder.path("there")).unwrap();
+    for command in [
+        &["pack", "short.npy", "t.b2d/_cols/a.b2nd", "--force"][..],
+        &["pack", "short.npy", "t.b2d/_cols/a.b2nd", "--force", "--format", "chunk"],
+        &["pack", "--concat", "0", "short.npy", "short.npy", "t.b2d/_cols/a.b2nd", "--force"],
+        &["copy", "short.b2nd", "t.b2d/_cols/a.b2nd", "--force"],
+        &["salvage", "short.b2nd", "t.b2d/_cols/a.b2nd", "--force"],
+        &["unpack", "t.b2d/_cols/a.b2nd", "--rm"],
+        &["copy", "short.b2nd", "t.b2d/_meta.b2f", "--force"],
+    ] {
+        let told = folder.fails(1, command);
+        assert!(told.contains("belongs to a table"), "{command:?}: {told}");
+        assert_eq!(folder.read("t.b2d/_cols/a.b2nd"), before, "{command:?}");
+    }
+    fs::write(folder.path("there/a.npy"), folder.read("short.npy")).unwrap();
+    let told = folder.fails(1, &["pack", "-d", "t.b2d/_cols", "there/a.npy", "--force"]);
+    assert!(told.contains("belongs to a table"), "{told}");
+    // Nothing was left beside it, and new columns are only files.
+    assert_eq!(fs::read_dir(folder.path("t.b2d/_cols")).unwrap().count(), 1);
+    folder.change(&["pack", "short.npy", "t.b2d/_cols/b.b2nd"]);
+}

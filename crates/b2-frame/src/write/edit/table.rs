@@ -8,9 +8,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::format::indexes::{OutdatedIndexes, outdate_catalog};
+use crate::storage::staging::Staging;
 use crate::storage::traits::{FileKind, Links};
 use crate::write::edit::FrameEditor;
-use crate::write::options::EditOptions;
+use crate::write::options::{EditOptions, Tables, WriteOptions};
 use crate::{FrameError, ReadOptions, SuperChunk};
 
 /// The file that makes a directory a table.
@@ -43,11 +44,22 @@ pub struct Table {
 impl Table {
     /// Returns the table that has the member at a path, if any. Reads nothing unless the path is one of a member.
     pub fn of(path: &Path, options: &ReadOptions) -> Option<Self> {
+        Self::find(path, options, |name| name == ROWS)
+    }
+
+    /// Returns the table that could not be read without the file, directory or key at a path, if any.
+    pub fn needing(path: &Path, options: &ReadOptions) -> Option<Self> {
+        Self::find(path, options, |name| {
+            [META, ROWS].iter().any(|own| *own == name || Path::new(own).file_stem() == Some(name))
+        })
+    }
+
+    fn find(path: &Path, options: &ReadOptions, is_own: impl Fn(&OsStr) -> bool) -> Option<Self> {
         let fs = options.frame_file_system();
         let real = fs.clone().writable().and_then(|fs| fs.resolve(path).ok());
         let path = std::path::absolute(real.as_deref().unwrap_or(path)).ok()?;
         let inside = |part: &OsStr| DIRECTORIES.iter().any(|name| part == *name);
-        if !path.iter().any(inside) && path.file_name().is_none_or(|name| name != ROWS) {
+        if !path.iter().any(inside) && path.file_name().is_none_or(|name| !is_own(name)) {
             return None;
         }
         path.ancestors().skip(1).take(MAX_DEPTH).find_map(|dir| {
@@ -59,11 +71,27 @@ impl Table {
         })
     }
 
+    /// Prepares for the replacement of a file or directory: fails if it is a member of a table, unless that is allowed.
+    pub(crate) fn before_replacement(path: &Path, options: &WriteOptions) -> Result<(), FrameError> {
+        let Staging { fs, overwrite, durability } = &options.target;
+        if !overwrite || options.tables == Tables::Ignored || fs.kind(path, Links::Follow).is_err() {
+            return Ok(());
+        }
+        let read = ReadOptions { fs: fs.clone(), ..ReadOptions::default() };
+        match Self::needing(path, &read) {
+            None => Ok(()),
+            Some(table) if options.tables == Tables::Marked => {
+                table.outdate(true, &EditOptions::from(read).durability(*durability))
+            }
+            Some(table) => Err(FrameError::argument("overwrite", table.refusal())),
+        }
+    }
+
     /// Returns why the member cannot be removed or replaced.
     pub fn refusal(&self) -> String {
         format!(
             "{} belongs to a table of python-blosc2, which could not be read without it: change the table with \
-             python-blosc2, or allow it (--allow-table-edit, allow_table_edit=True)",
+             python-blosc2, or remove the member first (allow_table_edit=True)",
             self.member.display()
         )
     }

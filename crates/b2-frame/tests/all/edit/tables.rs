@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use b2_frame::{FrameEditor, FrameError, SuperChunk};
+use b2_frame::{FrameEditor, FrameError, FrameParams, FrameWriter, SuperChunk, WriteOptions};
 
 use super::options;
 use crate::common::{self, data};
@@ -91,4 +91,31 @@ fn other_files_with_such_names_are_no_members() {
     frame(&dir.path().join("_meta.b2f"), &[("kind", b"\xa5other")]);
     append(&mut options().edit(&alone).unwrap()).unwrap();
     append(&mut options().edit(&column).unwrap()).unwrap_err();
+}
+
+#[test]
+fn members_of_tables_are_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let [column, rows, meta] = table(dir.path());
+    let replace = |path: &Path, options: WriteOptions| {
+        let mut writer = options.overwrite(true).create(path, FrameParams::new(4))?;
+        writer.append(common::compress(&data(ITEMS, 7), &common::cparams(4)))?;
+        writer.finish().map(drop)
+    };
+    for path in [&column, &rows, &meta] {
+        let before = std::fs::read(path).unwrap();
+        let refused = replace(path, FrameWriter::options()).unwrap_err();
+        assert!(matches!(&refused, FrameError::Argument { .. }), "{refused}");
+        assert!(refused.to_string().contains("belongs to a table"), "{refused}");
+        assert_eq!(std::fs::read(path).unwrap(), before);
+    }
+    assert_eq!(epochs(&meta), [Some(b"\xcc\xff".to_vec()), None]);
+    replace(&column, FrameWriter::options().ignore_tables()).unwrap();
+    assert_eq!(epochs(&meta), [Some(b"\xcc\xff".to_vec()), None]);
+    replace(&column, FrameWriter::options().allow_table_edit(true)).unwrap();
+    assert_eq!(epochs(&meta), [Some(b"\xcd\x01\x00".to_vec()), Some(b"\x01".to_vec())]);
+    // What is new, and what is elsewhere, is written as ever.
+    replace(&dir.path().join("_cols/new.b2nd"), FrameWriter::options()).unwrap();
+    replace(&dir.path().join("free.b2nd"), FrameWriter::options()).unwrap();
+    replace(&dir.path().join("free.b2nd"), FrameWriter::options()).unwrap();
 }

@@ -106,7 +106,7 @@ pub(super) fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> 
 pub(crate) fn to_write() -> WriteOptions {
     let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
     let sync = crate::core::environment::is_set("B2KIT_SYNC");
-    WriteOptions::default().checksums(sums).block_starts(false).durability(if sync {
+    WriteOptions::default().ignore_tables().checksums(sums).block_starts(false).durability(if sync {
         Durability::Sync
     } else {
         Durability::None

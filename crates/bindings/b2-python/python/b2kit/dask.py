@@ -205,8 +205,10 @@ def planned(
         raise WrongTypeError(f"items of dtype {x.dtype} cannot be stored")
     if any(math.isnan(length) for length in x.shape):
         raise ArgumentError("the shape is not known: call compute_chunk_sizes() first")
-    if not overwrite and os.path.lexists(target):
-        raise ExistsError(f"{path}: already exists")
+    if os.path.lexists(target):
+        if not overwrite:
+            raise ExistsError(f"{path}: already exists")
+        _b2kit.check_replacement(target)
     shape = _chunk_shape(x, chunks)
     items: Any = _aligned(x, shape, rechunk)
     told = {**_DEFAULTS, **options, "chunks": shape}
