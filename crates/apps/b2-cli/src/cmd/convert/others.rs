@@ -82,7 +82,7 @@ impl Job<'_> {
                         store.attributes(&group).with_context(|| format!("attributes of {group}/"))?;
                     let attrs = attrs.iter().filter(|(name, _)| name != ORDER);
                     let attrs: Vec<_> =
-                        attrs.map(|(name, value)| (name.clone(), json::attribute(value))).collect();
+                        attrs.map(|(name, value)| (name.clone(), json::attribute_exactly(value))).collect();
                     writer.group(group.trim_matches('/'), &attrs)?;
                 }
                 self.each_array(&store, |key, array| {
@@ -119,7 +119,7 @@ impl Job<'_> {
     fn put_zarr(&self, writer: &mut ZarrWriter, key: &str, array: &NdArray) -> Result<()> {
         array.check_output()?;
         let mut progress = Progress::new(key, array.nbytes(), self.global.quiet);
-        writer.array(key, array, &attributes(array)?, json::attribute, |nbytes| {
+        writer.array(key, array, &attributes(array)?, json::attribute_exactly, |nbytes| {
             progress.add(nbytes);
             Ok(signals::check()?)
         })

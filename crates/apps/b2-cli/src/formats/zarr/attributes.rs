@@ -4,6 +4,9 @@ use b2kit::nd::Value;
 use data_encoding::BASE64;
 use serde_json::{Map, Value as Json, json};
 
+/// Numbers that JSON does not have, as Python writes them.
+const NAMES: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
+
 /// Parses JSON as Python writes it, with `NaN`, `Infinity` and `-Infinity` among the numbers.
 pub(super) fn parse(text: &str) -> serde_json::Result<Json> {
     serde_json::from_str(text).or_else(|error| {
@@ -24,7 +27,7 @@ fn without_names(text: &str) -> String {
             rest = rest.get(end..).unwrap_or_default();
             continue;
         }
-        match ["NaN", "-Infinity", "Infinity"].iter().find(|name| rest.starts_with(**name)) {
+        match NAMES.iter().find(|name| rest.starts_with(**name)) {
             Some(name) => {
                 out.push_str(&format!("{{\"$float\":\"{name}\"}}"));
                 rest = rest.get(name.len()..).unwrap_or_default();
@@ -36,6 +39,28 @@ fn without_names(text: &str) -> String {
         }
     }
     out
+}
+
+/// JSON as Python writes it: the inverse of [`parse`].
+pub(super) fn print(json: &Json) -> serde_json::Result<String> {
+    let text = serde_json::to_string_pretty(json)?;
+    // Within a text, quotation marks are escaped.
+    let mut parts = text.split("\"$float\": \"");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let number = NAMES.iter().find_map(|name| {
+            let after = part.strip_prefix(name)?.strip_prefix('"')?.trim_start().strip_prefix('}')?;
+            Some((out.trim_end().strip_suffix('{')?.len(), *name, after))
+        });
+        match number {
+            Some((end, name, after)) => {
+                out.truncate(end);
+                out.extend([name, after]);
+            }
+            None => out.extend(["\"$float\": \"", part]),
+        }
+    }
+    Ok(out)
 }
 
 /// The end of the quoted text at the start.
@@ -109,6 +134,13 @@ mod tests {
         for text in ["{\"a\": NaN", "\"NaN", "NaNNaN", "", "{\"a\": nan}"] {
             parse(text).unwrap_err();
         }
+        let json = json!({
+            "a": {"$float": "NaN"},
+            "b": [{"$float": "-Infinity"}, "{\n\"$float\": \"NaN\"\n}", {"$float": "x"}, {"k": 1, "$float": "NaN"}],
+        });
+        let text = print(&json).unwrap();
+        assert!(text.contains("\"a\": NaN,") && text.contains("    -Infinity,"), "{text}");
+        assert_eq!(parse(&text).unwrap(), json);
     }
 
     #[test]

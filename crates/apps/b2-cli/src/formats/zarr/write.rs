@@ -209,7 +209,7 @@ impl ZarrWriter {
     }
 
     fn metadata(&self, path: &str, json: &Json) -> Result<()> {
-        let text = serde_json::to_string_pretty(json)?;
+        let text = attributes::print(json)?;
         self.file(&self.dir(path).join("zarr.json"), text.as_bytes())
     }
 

@@ -5,7 +5,7 @@ use b2kit::nd::DtypeKind;
 use data_encoding::BASE64;
 use half::f16;
 use rmpv::Value;
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Map, Number, Value as Json, json};
 
 use super::{read_value, show_short};
 
@@ -13,8 +13,20 @@ use super::{read_value, show_short};
 const COMPLEX: i8 = 44;
 const ARRAY: i8 = 46;
 
+/// The form of numbers that JSON does not have, given their names: `NaN`, `Infinity` and `-Infinity`.
+type NonFinite = fn(&'static str) -> Json;
+
 /// The value of an attribute. Values without a JSON form become text: `"NaN"`, `"Infinity"`, and bytes in Base64.
 pub(crate) fn attribute(value: &Value) -> Json {
+    attribute_with(value, |name| name.into())
+}
+
+/// The value of an attribute as [`attribute`] returns it, but with `{"$float": "NaN"}` and similar in place of text.
+pub(crate) fn attribute_exactly(value: &Value) -> Json {
+    attribute_with(value, |name| json!({"$float": name}))
+}
+
+fn attribute_with(value: &Value, other: NonFinite) -> Json {
     match value {
         Value::Nil => Json::Null,
         Value::Boolean(b) => Json::Bool(*b),
@@ -23,24 +35,29 @@ pub(crate) fn attribute(value: &Value) -> Json {
             (_, Some(n)) => n.into(),
             _ => Json::Null,
         },
-        Value::F32(x) => short_float(*x),
-        Value::F64(x) => float(*x),
+        Value::F32(x) => short_float(*x, other),
+        Value::F64(x) => float(*x, other),
         Value::String(text) => match text.as_str() {
             Some(text) => text.into(),
             None => String::from_utf8_lossy(text.as_bytes()).into(),
         },
         Value::Binary(bytes) => BASE64.encode(bytes).into(),
-        Value::Array(items) => Json::Array(items.iter().map(attribute).collect()),
+        Value::Array(items) => Json::Array(items.iter().map(|item| attribute_with(item, other)).collect()),
         Value::Map(pairs) => {
             let key = |key: &Value| key.as_str().map_or_else(|| key.to_string(), str::to_owned);
             Json::Object(
-                pairs.iter().map(|(name, inner)| (key(name), attribute(inner))).collect::<Map<_, _>>(),
+                pairs
+                    .iter()
+                    .map(|(name, inner)| (key(name), attribute_with(inner, other)))
+                    .collect::<Map<_, _>>(),
             )
         }
         Value::Ext(code, bytes) => {
             let shown = match *code {
-                ARRAY => rmpv::decode::read_value(&mut &bytes[..]).ok().and_then(|inner| array(&inner)),
-                COMPLEX => complex(bytes),
+                ARRAY => {
+                    rmpv::decode::read_value(&mut &bytes[..]).ok().and_then(|inner| array(&inner, other))
+                }
+                COMPLEX => complex(bytes, other),
                 _ => None,
             };
             shown.unwrap_or_else(|| BASE64.encode(bytes).into())
@@ -49,11 +66,11 @@ pub(crate) fn attribute(value: &Value) -> Json {
 }
 
 /// A complex number: its parts.
-fn complex(bytes: &[u8]) -> Option<Json> {
+fn complex(bytes: &[u8], other: NonFinite) -> Option<Json> {
     let (parts, rest) = bytes.as_chunks::<8>();
     match (parts, rest) {
         ([real, imaginary], []) => {
-            Some(Json::Array([real, imaginary].map(|part| float(f64::from_be_bytes(*part))).to_vec()))
+            Some(Json::Array([real, imaginary].map(|part| float(f64::from_be_bytes(*part), other)).to_vec()))
         }
         _ => None,
     }
@@ -72,15 +89,15 @@ pub(crate) fn show_for_people(content: &[u8], most: usize) -> String {
     }
 }
 
-fn float(x: f64) -> Json {
-    Number::from_f64(x).map_or_else(|| name_of(x).into(), Json::Number)
+fn float(x: f64, other: NonFinite) -> Json {
+    Number::from_f64(x).map_or_else(|| other(name_of(x)), Json::Number)
 }
 
 /// A number in its own precision: 0.1, not 0.10000000149011612.
-fn short_float(x: f32) -> Json {
+fn short_float(x: f32, other: NonFinite) -> Json {
     match x.to_string().parse() {
-        Ok(short) if x.is_finite() => float(short),
-        _ => float(x.into()),
+        Ok(short) if x.is_finite() => float(short, other),
+        _ => float(x.into(), other),
     }
 }
 
@@ -93,7 +110,7 @@ fn name_of(x: f64) -> &'static str {
 }
 
 /// An array of NumPy.
-fn array(map: &Value) -> Option<Json> {
+fn array(map: &Value, other: NonFinite) -> Option<Json> {
     let part = |name: &str| {
         let pairs = map.as_map()?;
         pairs.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
@@ -107,8 +124,10 @@ fn array(map: &Value) -> Option<Json> {
     if dtype.itemsize() == 0 || Some(data.len()) != count.checked_mul(dtype.itemsize()) {
         return None;
     }
-    let mut items =
-        data.chunks_exact(dtype.itemsize()).map(|item| scalar(&dtype, item)).collect::<Option<Vec<_>>>()?;
+    let mut items = data
+        .chunks_exact(dtype.itemsize())
+        .map(|item| scalar(&dtype, item, other))
+        .collect::<Option<Vec<_>>>()?;
     for length in shape.iter().skip(1).rev() {
         if *length == 0 {
             return Some(Json::Array(Vec::new()));
@@ -119,7 +138,7 @@ fn array(map: &Value) -> Option<Json> {
 }
 
 /// An item of an array.
-fn scalar(dtype: &Dtype, item: &[u8]) -> Option<Json> {
+fn scalar(dtype: &Dtype, item: &[u8], other: NonFinite) -> Option<Json> {
     let DtypeKind::Simple { code, big_endian } = dtype.kind() else { return None };
     let mut bytes = item.to_vec();
     if *big_endian {
@@ -132,9 +151,9 @@ fn scalar(dtype: &Dtype, item: &[u8]) -> Option<Json> {
     }
     let of = |bytes: &[u8]| -> Option<Json> {
         Some(match bytes.len() {
-            2 => short_float(f16::from_le_bytes(bytes.try_into().ok()?).into()),
-            4 => short_float(f32::from_le_bytes(bytes.try_into().ok()?)),
-            8 => float(f64::from_le_bytes(bytes.try_into().ok()?)),
+            2 => short_float(f16::from_le_bytes(bytes.try_into().ok()?).into(), other),
+            4 => short_float(f32::from_le_bytes(bytes.try_into().ok()?), other),
+            8 => float(f64::from_le_bytes(bytes.try_into().ok()?), other),
             _ => return None,
         })
     };
@@ -167,8 +186,6 @@ fn scalar(dtype: &Dtype, item: &[u8]) -> Option<Json> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn array_of(dtype: &str, shape: &[u64], data: &[u8]) -> Value {
@@ -207,5 +224,9 @@ mod tests {
             assert_eq!(attribute(&value), expected);
         }
         assert!(attribute(&array_of("<i2", &[3], &[0])).is_string());
+        let numbers =
+            Value::Array(vec![Value::F32(f32::INFINITY), array_of(">f4", &[2], &floats), "NaN".into()]);
+        let expected = json!([{"$float": "Infinity"}, [0.1, {"$float": "NaN"}], "NaN"]);
+        assert_eq!(attribute_exactly(&numbers), expected);
     }
 }
