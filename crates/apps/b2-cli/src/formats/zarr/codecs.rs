@@ -1,6 +1,7 @@
 //! Decodes the bytes of a chunk to its items with the codecs of an array.
 
 use std::io::Read;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -9,7 +10,7 @@ use b2kit::chunk::{ChunkRef, CodecId, DParams};
 use b2kit::codecs::{Codec, CodecContext, CodecError};
 use b2kit::filters::{Filter as _, FilterContext, Shuffle};
 use b2kit::frame::{MAGIC, ReadAt};
-use b2kit::nd::NdError;
+use b2kit::nd::{DtypeKind, Field, NdError};
 use b2kit::{Dtype, Limits, NdArray, Plugins, SuperChunk};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
@@ -417,15 +418,43 @@ fn array_items(src: &[u8], shape: &[u64], dtype: &Dtype, limits: &Limits) -> Res
     let mut items = array.all().read_bytes()?;
     // Types that Blosc2 does not have are opaque.
     if have != want && !have.starts_with("|V") {
-        ensure!(have.get(1..) == want.get(1..), "items of {have}, expected {want}");
-        let unit = match want.get(1..2) {
-            Some("c") => dtype.itemsize() / 2,
-            Some("U") => 4,
-            _ => dtype.itemsize(),
-        };
-        items.chunks_exact_mut(unit.max(1)).for_each(<[u8]>::reverse);
+        let mut units = Vec::new();
+        ensure!(swaps(array.dtype(), dtype, 0, &mut units), "items of {have}, expected {want}");
+        for item in items.chunks_exact_mut(dtype.itemsize().max(1)) {
+            units.iter().for_each(|unit| item.get_mut(unit.clone()).unwrap_or_default().reverse());
+        }
     }
     Ok(items)
+}
+
+/// Adds the parts of an item that differ in their byte order. Returns whether the types differ in nothing else.
+fn swaps(have: &Dtype, want: &Dtype, at: usize, units: &mut Vec<Range<usize>>) -> bool {
+    match (have.kind(), want.kind()) {
+        (DtypeKind::Struct(have), DtypeKind::Struct(want)) => {
+            let same = |(have, want): (&Field, &Field)| {
+                let placed = have.name == want.name && have.offset == want.offset;
+                let whole = have.shape.is_empty() && want.shape.is_empty();
+                placed && whole && swaps(&have.dtype, &want.dtype, at.saturating_add(have.offset), units)
+            };
+            have.len() == want.len() && have.iter().zip(want).all(same)
+        }
+        (
+            DtypeKind::Simple { code, big_endian: have_order },
+            DtypeKind::Simple { big_endian: want_order, .. },
+        ) => {
+            let size = want.itemsize();
+            let unit = match code {
+                'c' => size / 2,
+                'U' => 4,
+                _ => size,
+            };
+            if have_order != want_order {
+                units.extend((0..size / unit.max(1)).map(|n| at + n * unit..at + (n + 1) * unit));
+            }
+            have.as_str().get(1..) == want.as_str().get(1..)
+        }
+        _ => false,
+    }
 }
 
 /// Decodes a stream, which may be shorter than `dst`. Returns its length.
@@ -618,6 +647,25 @@ mod tests {
             let builder = b2kit::ArrayBuilder::of_dtype(shape, Dtype::parse(dtype).unwrap());
             let other = builder.to_bytes(b2kit::nd::source::reader(&items[..])).unwrap();
             decode(own.clone(), &other).unwrap_err();
+        }
+        // Structures of which all fields, or some, have another byte order.
+        let records = |fields: &str| Dtype::parse(fields).unwrap();
+        let want = records("[('a', '<i2'), ('b', '<c8'), ('c', '<U1')]");
+        let stored: Vec<u8> = (0..14).collect();
+        for (have, bytes) in [
+            ("[('a', '>i2'), ('b', '>c8'), ('c', '>U1')]", [1, 0, 5, 4, 3, 2, 9, 8, 7, 6, 13, 12, 11, 10]),
+            ("[('a', '<i2'), ('b', '>c8'), ('c', '<U1')]", [0, 1, 5, 4, 3, 2, 9, 8, 7, 6, 10, 11, 12, 13]),
+        ] {
+            let builder = b2kit::ArrayBuilder::of_dtype([1], records(have));
+            let frame = builder.to_bytes(b2kit::nd::source::reader(&bytes[..])).unwrap();
+            assert_eq!(array_items(&frame, &[1], &want, &limits).unwrap(), stored, "{have}");
+            let others = [
+                "[('a', '<i2'), ('z', '<c8'), ('c', '<U1')]",
+                "[('a', '<i2'), ('b', '<f4', (2,)), ('c', '<U1')]",
+            ];
+            for other in others {
+                array_items(&frame, &[1], &records(other), &limits).unwrap_err();
+            }
         }
         let turned =
             json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "b2kit.b2nd"}]);
