@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The first `::` counts; in a URL, the first after the host.
 pub(crate) fn split(path: &Path) -> Option<(PathBuf, String)> {
-    let text = path.to_str()?;
+    let Some(text) = path.to_str() else { return split_bytes(path) };
     let start = match text.split_once("://") {
         Some((scheme, rest)) => scheme.len() + 3 + rest.find('/').unwrap_or(rest.len()),
         None => 0,
@@ -17,6 +17,23 @@ pub(crate) fn split(path: &Path) -> Option<(PathBuf, String)> {
         return None;
     }
     Some((file.into(), name.to_owned()))
+}
+
+/// Splits the path of a file whose name is not UTF-8.
+#[cfg(unix)]
+fn split_bytes(path: &Path) -> Option<(PathBuf, String)> {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = path.as_os_str().as_bytes();
+    let at = bytes.windows(2).position(|pair| pair == b"::")?;
+    let (file, name) = (bytes.get(..at)?, str::from_utf8(bytes.get(at + 2..)?).ok()?);
+    let none = file.is_empty() || name.is_empty() || path.exists();
+    (!none).then(|| (OsStr::from_bytes(file).into(), name.to_owned()))
+}
+
+#[cfg(not(unix))]
+fn split_bytes(_: &Path) -> Option<(PathBuf, String)> {
+    None
 }
 
 /// The file of a path that may name an object inside it.
@@ -51,6 +68,16 @@ mod tests {
         ] {
             let expected = expected.map(|(file, name)| (PathBuf::from(file), name.to_owned()));
             assert_eq!(split(Path::new(path)), expected, "{path}");
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let of = |bytes: &[u8]| split(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+            let (file, name) = of(b"\xff.b2d::/a::b").unwrap();
+            assert_eq!((file.as_os_str().as_bytes(), &*name), (&b"\xff.b2d"[..], "/a::b"));
+            for none in [&b"\xff.b2d"[..], b"\xff.b2d::", b"x.b2d::\xff"] {
+                assert_eq!(of(none), None);
+            }
         }
         // A file may have such a name.
         let folder = tempfile::tempdir().unwrap();

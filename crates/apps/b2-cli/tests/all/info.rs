@@ -314,7 +314,8 @@ fn names_of_files_that_are_not_utf_8() {
     let name = std::ffi::OsStr::from_bytes(b"\xff.b2f");
     folder.pack("f", &counting(10), &[]);
     std::fs::rename(folder.path("f"), folder.path("").join(name)).unwrap();
-    for args in [&["info", "--json"][..], &["verify", "-q", "--json"]] {
+    for args in [&["info", "--json"][..], &["verify", "-q", "--json"], &["bench", "-q", "--quick", "--json"]]
+    {
         for twice in [false, true] {
             let mut command = folder.command(args);
             command.arg(name);
@@ -327,4 +328,12 @@ fn names_of_files_that_are_not_utf_8() {
             assert_eq!(keys(&object)[..2], ["file", "file_bytes"]);
         }
     }
+    let store = std::ffi::OsStr::from_bytes(b"\xfe.b2d");
+    std::fs::create_dir(folder.path("").join(store)).unwrap();
+    std::fs::rename(folder.path("").join(name), folder.path("").join(store).join("a.b2f")).unwrap();
+    let member = std::ffi::OsStr::from_bytes(b"\xfe.b2d::/a");
+    let output = folder.command(&["cat"]).arg(member).output().unwrap();
+    assert_eq!(output.stdout, counting(10));
+    let status = folder.command(&["vlmeta", "set"]).arg(member).args(["n", "1"]).status().unwrap();
+    assert!(status.success());
 }

@@ -12,6 +12,7 @@ use crate::args::options::Global;
 use crate::args::plugins;
 use crate::args::values::Filters;
 use crate::files::destination;
+use crate::print::json::of_file;
 use crate::print::table::{dims, printable, short_size};
 use crate::process::batch;
 
@@ -121,13 +122,12 @@ fn to_json(file: &Path, sample: &Sample, lines: &[CodecResult]) -> String {
             "command": line.command,
         })
     });
-    let object = json!({
-        "file": file.display().to_string(),
+    let facts = json!({
         "nbytes": sample.whole,
         "measured_nbytes": sample.plain.len(),
         "typesize": sample.itemsize,
         "too_small": is_small(sample),
         "results": results.collect::<Vec<Value>>(),
     });
-    format!("{object}\n")
+    format!("{}\n", of_file(file, facts))
 }

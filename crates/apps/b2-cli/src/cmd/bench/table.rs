@@ -13,6 +13,7 @@ use crate::args::options::Global;
 use crate::args::plugins;
 use crate::args::values::{Filters, filters_parser, plain_codec_parser};
 use crate::files::destination;
+use crate::print::json::of_file;
 use crate::print::table::{dims, short_size};
 use crate::process::progress::Progress;
 
@@ -265,8 +266,7 @@ impl Table<'_> {
                 })
             })
             .collect();
-        let mut object = json!({
-            "file": file.display().to_string(),
+        let facts = json!({
             "nbytes": sample.whole,
             "measured_nbytes": sample.plain.len(),
             "shape": sample.whole_shape,
@@ -275,6 +275,7 @@ impl Table<'_> {
             "threads": threads,
             "results": results,
         });
+        let mut object = of_file(file, facts);
         for (name, place, command) in self.commands() {
             object[name] = json!({"result": place, "command": command});
         }
