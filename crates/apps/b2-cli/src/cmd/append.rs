@@ -92,6 +92,7 @@ fn append_bytes(
     inputs: Vec<Operand>,
     global: Global,
 ) -> Result<(String, CommitReport)> {
+    edit::refuse_objects(frame)?;
     ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
     let mut grown = 0;
     for input in inputs {

@@ -20,7 +20,7 @@ use crate::files::{
 };
 use crate::formats::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
-use crate::read::{Input, Selection, is_array_layer};
+use crate::read::{Input, Selection, is_array_layer, is_object_list};
 use crate::write::{
     BATCH, Layers, NewFile, ProgressSource, Promise, append_bytes, auto, check_one_chunk, chunksize, lossy,
     shape_of, tell,
@@ -249,6 +249,11 @@ impl Job<'_> {
         self.encoding.no_array_options("super-chunk")?;
         let layers = self.layers()?;
         if self.encoding.chunksize.is_some() {
+            let is_list = is_object_list(frame.metalayers());
+            ensure!(
+                !is_list,
+                "--chunksize: this is an object list of python-blosc2, whose chunks are its entries"
+            );
             return self.recut(layers);
         }
         let typesize = self.encoding.typesize.map_or(frame.itemsize(), |typesize| typesize as usize);

@@ -283,6 +283,11 @@ pub(crate) fn without_items(frame: &SuperChunk) -> Option<&'static str> {
     }
 }
 
+/// Whether a frame with these metalayers is an object list of python-blosc2, whose chunks are its entries.
+pub(crate) fn is_object_list(layers: &Metalayers) -> bool {
+    ["vlarray", "batcharray"].iter().any(|name| layers.get(name).is_some())
+}
+
 /// Whether a metalayer of this name makes the frame an array.
 pub(crate) fn is_array_layer(name: &[u8]) -> bool {
     [METALAYER, OLD_METALAYER].iter().any(|layer| layer.as_bytes() == name)

@@ -243,6 +243,21 @@ impl Target {
     }
 }
 
+/// Rejects bytes for a frame whose bytes have a form of their own, which python-blosc2 could not read any more.
+pub(crate) fn refuse_objects(frame: &FrameEditor) -> Result<()> {
+    let layers = frame.metalayers();
+    ensure!(
+        !input::is_object_list(layers),
+        "an object list of python-blosc2, whose chunks are its entries: `b2kit chunk` changes whole ones"
+    );
+    let stores = ["b2embed", "b2dict", "b2tree"];
+    ensure!(
+        !stores.iter().any(|name| layers.get(name).is_some()),
+        "a store of python-blosc2, whose bytes are its members: change a store in a directory (.b2d)"
+    );
+    Ok(())
+}
+
 /// Rejects a URL for a command that changes a file.
 pub(crate) fn refuse_url(path: &Path) -> Result<()> {
     ensure!(!urls::is_url(path), "a URL: files on servers are only read, never changed in place");

@@ -91,3 +91,25 @@ fn refusals() {
     folder.refuses(&["items", "arrow"], "arrow: its items are \"arrow\", only msgpack is supported");
     folder.refuses(&["items", "odd"], "odd: chunk 0: a block is not a msgpack array");
 }
+
+#[test]
+fn bytes_do_not_break_lists_and_stores() {
+    let folder = Folder::new();
+    entries(&folder, "list", &[b"\x01", b"\xa3two"]);
+    folder.write("raw", b"\x05");
+    folder.pack("e.b2e", b"bytes of members", &["--meta", "b2embed={\"version\":1}"]);
+    for command in [
+        &["append", "list", "raw"][..],
+        &["set", "list", "raw", "--slice=0"],
+        &["copy", "list", "copy", "--chunksize", "100"],
+        &["append", "e.b2e", "raw"],
+        &["set", "e.b2e", "raw", "--slice=0"],
+    ] {
+        assert!(folder.fails(1, command).contains("of python-blosc2, whose"), "{command:?}");
+    }
+    assert_eq!(folder.ok_text(&["items", "list"]), "1\n\"two\"\n");
+    // Whole entries.
+    folder.change(&["chunk", "append", "list", "raw"]);
+    folder.change(&["copy", "list", "copy", "--codec", "lz4"]);
+    assert_eq!(folder.ok_text(&["items", "copy"]), "1\n\"two\"\n5\n");
+}
