@@ -93,3 +93,13 @@ def test_interrupting_it_leaves_nothing(tmp_path):
         p.send_signal(signal.SIGINT)
         assert p.wait(60) in (130, -signal.SIGINT)
     assert os.listdir(tmp_path) == ["big.npy"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closes descriptors as POSIX shells do")
+def test_closed_standard_streams(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(1000.0))
+    code = "import os, sys; [os.close(n) for n in range(3)]; os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", code, sys.executable, "-m", "b2kit", "pack", "x.npy", "a.b2nd", "--filters", "trunc_prec:20", "--allow-lossy"]
+    assert subprocess.run(command, cwd=tmp_path).returncode == 0
+    assert sorted(os.listdir(tmp_path)) == ["a.b2nd", "x.npy"]
+    assert b2kit.verify(tmp_path / "a.b2nd") == "ok"
