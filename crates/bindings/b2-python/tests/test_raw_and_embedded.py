@@ -83,6 +83,10 @@ def test_frames_that_are_no_arrays(tmp_path):
     for wrong in (b2kit.open_array, b2kit.open_group):
         with pytest.raises(ValueError):
             wrong(path)
+    # Neither are they converted to arrays, of texts, unasked.
+    for wrong in (b2kit.copy, np.asarray, b2kit.asarray):
+        with pytest.raises(TypeError, match="bytes, not items"):
+            wrong(path if wrong is b2kit.copy else found)
 
 
 @pytest.mark.parametrize("dtype", ["f4", ">i8", "S3", [("a", "u1"), ("b", "<f8")]], ids=str)

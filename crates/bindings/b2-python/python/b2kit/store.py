@@ -209,6 +209,10 @@ class SuperChunk:
         first, last, _ = slice(start, stop).indices(frame.nbytes)
         return frame.read(first, max(first, last))
 
+    def __array__(self, *_: object, **__: object) -> np.ndarray[Any, Any]:
+        """Fails: NumPy would make texts of the items, and lose the rest of the frame."""
+        raise WrongTypeError(f"{self._name}: a super-chunk has bytes, not items: np.frombuffer(a.read(), dtype) makes an array")
+
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
         """Compares all checksums and decodes everything; see :meth:`Array.verify`.
 
