@@ -406,3 +406,22 @@ def test_texts_that_items_of_a_fixed_size_would_cut_are_refused(tmp_path, lazy, 
     assert opened(tmp_path / "a.b2d").s.values.tolist()[0] == inner
     with pytest.raises(ValueError, match="does not fit"):
         ds.b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
+
+
+@lazily
+def test_times_of_other_calendars_are_appended_and_replaced(tmp_path, lazy):
+    cftime = pytest.importorskip("cftime")
+    path = tmp_path / "a.b2d"
+    times = np.array([cftime.DatetimeNoLeap(2000, 1, 1), cftime.DatetimeNoLeap(1879, 10, 3, 7)], object)
+    xr.Dataset({"t": ("x", times)}).b2kit.to_store(path)
+    more = maybe_lazy(opened(path), lazy)
+    more.b2kit.to_store(path, append_dim="x")
+    more.isel(x=[1]).b2kit.to_store(path, region={"x": slice(2, 3)})
+    assert opened(path).t.values.tolist() == [*times, times[1], times[1]]
+    before = listing(path), opened(path)
+    for wrong in cftime.DatetimeNoLeap(2000, 1, 1, 0, 30), cftime.DatetimeGregorian(2000, 1, 1):
+        ds = maybe_lazy(xr.Dataset({"t": ("x", np.array([wrong], object))}), lazy)
+        # xarray refuses lazy times that are not whole numbers.
+        with pytest.raises((b2kit.Error, ValueError)):
+            ds.b2kit.to_store(path, append_dim="x")
+        assert listing(path) == before[0] and opened(path).identical(before[1])

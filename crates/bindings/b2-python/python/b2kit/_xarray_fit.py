@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, cast
 
 import numpy as np
@@ -166,6 +167,8 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
             # Text was parsed.
             return np.ones(given.shape, bool)
         return _lengths(found) >= _lengths(given)
+    if given.dtype.kind == "O" and "since" in str(attrs.get("units")):
+        return _same_times(given, found, attrs)
     if given.dtype.kind == "O":
         objects = [item is None or item != item or item == of for item, of in zip(given.tolist(), found.tolist())]
         return np.array(objects, bool)
@@ -193,6 +196,19 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
     fill = attrs.get("_FillValue", attrs.get("missing_value"))
     # NaN needs an integer that represents it.
     return np.where(is_number, same, fill is not None)
+
+
+def _same_times(given: Any, found: Any, attrs: Any) -> Any:
+    """Returns for each time of cftime whether its number decodes to it. Floats may round it."""
+    if found.dtype.kind != "i":
+        return np.ones(given.shape, bool)
+    cftime: Any = importlib.import_module("cftime")
+    decoded = cftime.num2date(found, attrs["units"], attrs.get("calendar", "standard"))
+    try:
+        times = [item is None or item != item or item == of for item, of in zip(given.tolist(), decoded.tolist())]
+    except TypeError:  # Times of two calendars.
+        times = [False] * given.size
+    return np.array(times, bool)
 
 
 def _lengths(text: Any) -> Any:

@@ -951,11 +951,8 @@ def _change(write: _Write, group: Group, append_dim: Hashable | None, region: di
     for key in ("units", "calendar", "scale_factor", "add_offset", "_FillValue"):
         if key not in write.attrs or key not in array.attrs:
             continue
-        # xarray writes `days since 2020-01-01` both with and without the time of day, and that after a `T` or a space; NaN differs
-        # from itself.
-        mine, theirs = (
-            re.sub(r"(\d)T(\d)", r"\1 \2", str(attrs[key])).removesuffix(" 00:00:00") for attrs in (write.attrs, array.attrs)
-        )
+        # NaN differs from itself.
+        mine, theirs = (_same_units(str(attrs[key])) for attrs in (write.attrs, array.attrs))
         if mine != theirs:
             raise ArgumentError(f"variable {write.name!r} has {key} {mine!r}, in the store {theirs!r}")
     lengths = array.shape
@@ -972,6 +969,14 @@ def _change(write: _Write, group: Group, append_dim: Hashable | None, region: di
     if variable.shape != lengths:
         raise ArgumentError(f"variable {write.name!r} has shape {variable.shape}, expected {lengths}")
     return change
+
+
+def _same_units(text: str) -> str:
+    """Returns units in one form: xarray writes `days since 2020-01-01` with and without the time of day, after a `T` or a space, and
+    with and without microseconds.
+    """
+    text = re.sub(r"(\d)T(\d)", r"\1 \2", text)
+    return re.sub(r"(:\d\d)\.0+$", r"\1", text).removesuffix(" 00:00:00")
 
 
 def _check_dims(
