@@ -445,6 +445,9 @@ def test_a_tree_is_written_at_once(tmp_path, series):
     ]
     with pytest.raises(ValueError, match="/other"):
         tree.b2kit.to_store(tmp_path / "b.b2d", encoding={"/other": {}})
+    sparse = xr.DataTree.from_dict({"/": ds[["a"]], "/none": xr.Dataset(), "/none/too": xr.Dataset(attrs={"n": 1})})
+    sparse.b2kit.to_store(tmp_path / "d.b2d")
+    assert xr.open_datatree(tmp_path / "d.b2d", engine="b2kit").identical(sparse.compute())
     tree["deep"].b2kit.to_store(tmp_path / "c.b2d")
     assert set(xr.open_datatree(tmp_path / "c.b2d", engine="b2kit").groups) == {"/", "/er"}
 

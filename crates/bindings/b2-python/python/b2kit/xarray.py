@@ -325,6 +325,9 @@ class DataStore(WritableCFDataStore):
             group.attrs.update(self.attrs)
             if _ORDER in group.attrs:
                 del group.attrs[_ORDER]
+            if group._key and not len(group) and not group.attrs:
+                # A group without members is listed if it has a frame for attributes.
+                group.attrs._change({}, [])
 
     def group(self) -> Group:
         """Returns the group."""
