@@ -35,6 +35,7 @@ from b2kit.store import Group
 __all__ = ["Parser", "kerchunk"]
 
 _DIMS = "_ARRAY_DIMENSIONS"
+_ORDER = "_ARRAY_ORDER"
 # The chunks of one array or store that become references, if the caller sets no other limit: 2 GB of memory.
 _MOST = 1 << 22
 # The kinds of chunks that `_chunk_places` returns.
@@ -46,7 +47,7 @@ _FIRST = 64 << 10
 class _Member:
     """An array, and the locations of its chunks."""
 
-    def __init__(self, name: str, array: Array, url: str, offset: int, most: int) -> None:
+    def __init__(self, name: str, array: Array, url: str, offset: int, most: int, zarr_format: int = 3) -> None:
         self.name, self.array, self.url = name, array, url
         self.grid = tuple(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks))
         self.count = math.prod(self.grid)
@@ -59,6 +60,9 @@ class _Member:
         # Special chunks are not references: those of the fill value are missing, others are inline.
         self._is_nan = "nan" in kinds and not kinds & {"zeros", "uninit"} and dtype.kind in "fc"
         filled = {"nan"} if self._is_nan else {"zeros", "uninit"}
+        if zarr_format == 2 and not self._is_nan:
+            # For xarray, items that equal the fill value are missing; without one, so is the content of missing chunks.
+            filled = {"zeros", "uninit"} if self._masked() == 0 else set()
         self.chunks: dict[tuple[int, ...], tuple[int, int] | bytes] = {}
         for nchunk, (kind, start, stop) in enumerate(places):
             at = tuple(int(n) for n in np.unravel_index(nchunk, self.grid)) if self.grid else ()
@@ -72,17 +76,29 @@ class _Member:
         dtype = self.array.dtype
         return dtype.type(np.nan) if self._is_nan else np.zeros((), dtype)[()]
 
+    def _masked(self) -> Any:
+        """Returns the attribute ``_FillValue`` as an item, if it is one."""
+        value, dtype = self.array.attrs.get("_FillValue"), self.array.dtype
+        is_number = isinstance(value, (int, float, complex, np.number)) and dtype.kind in "iufc"
+        with np.errstate(all="ignore"):
+            found = np.asarray(value).astype(dtype)[()] if is_number else None
+        return found if found == value or found != found else None
+
     @property
     def endian(self) -> str:
         order = self.array.dtype.str[0]
         return "big" if order == ">" else "little"
 
     def attrs(self) -> dict[str, Any]:
-        """Returns the attributes that JSON can represent."""
+        """Returns the attributes that zarr-python can store."""
         return _plain(self.array.attrs)
 
     def v3(self) -> ArrayV3Metadata:
-        array, attrs = self.array, self.attrs()
+        array, attrs, missing = self.array, self.attrs(), self._masked()
+        if missing is not None and array.dtype.kind in "fc":
+            # As xarray encodes it.
+            parts = [base64.b64encode(np.array(part, "<f8").tobytes()).decode() for part in (missing.real, missing.imag)]
+            attrs["_FillValue"] = parts if array.dtype.kind == "c" else parts[0]
         dims = attrs.pop(_DIMS, None)
         if not isinstance(dims, list) or len(dims) != array.ndim:
             # As the engine for xarray names them.
@@ -101,12 +117,13 @@ class _Member:
     def v2(self) -> dict[str, Any]:
         array, dtype = self.array, self.array.dtype
         stored = parse_dtype(dtype, zarr_format=2)
+        fill = self.fill if self._is_nan else self._masked()
         return {
             "zarr_format": 2,
             "shape": list(array.shape),
             "chunks": list(array.chunks),
             "dtype": stored.to_json(zarr_format=2)["name"],
-            "fill_value": stored.to_json_scalar(self.fill, zarr_format=2),
+            "fill_value": None if fill is None else stored.to_json_scalar(fill, zarr_format=2),
             "order": "C",
             "filters": None,
             "compressor": {
@@ -123,21 +140,18 @@ def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in attrs.items():
         value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
         try:
-            json.dumps(value, allow_nan=False)
+            json.dumps(value)
         except (TypeError, ValueError):
             continue
         found[name] = value
     return found
 
 
-def _members(path: str, url: str, most: int) -> Iterator[_Member]:
+def _members(opened: Any, path: str, url: str, most: int, zarr_format: int) -> Iterator[_Member]:
     """Opens the arrays of a file or store. ``url`` is its location for readers."""
-    import b2kit
-
-    opened = b2kit.open(path)
     if isinstance(opened, Array):
         name = os.path.basename(shown(path).rstrip("/")).removesuffix(".b2nd")
-        yield _Member(name, opened, url, 0, most)
+        yield _Member(name, opened, url, 0, most, zarr_format)
         return
     if not isinstance(opened, Group):
         raise UnsupportedError(f"{shown(path)}: neither an array nor a store")
@@ -145,10 +159,10 @@ def _members(path: str, url: str, most: int) -> Iterator[_Member]:
     for key, array in opened.walk():
         window = store.window(f"{opened._key}/{key}")
         if window is not None:
-            member = _Member(key, array, url, window[0], most)
+            member = _Member(key, array, url, window[0], most, zarr_format)
         elif array.path is not None and os.path.isfile(array.path):
             inside = os.path.relpath(array.path, path).replace(os.sep, "/")
-            member = _Member(key, array, f"{url.rstrip('/')}/{inside}", 0, most)
+            member = _Member(key, array, f"{url.rstrip('/')}/{inside}", 0, most, zarr_format)
         else:
             raise UnsupportedError(f"{shown(path)}: {key} is compressed together with other members")
         most -= member.count
@@ -174,7 +188,7 @@ def kerchunk(
         The location of the file for readers; by default its path, without user, password and query: readers need their own.
     zarr_format : {3, 2}
         With 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools expect 2, whose chunks are read
-        as a whole.
+        as a whole, and whose fill value is the attribute ``_FillValue``, since xarray takes such items for missing ones.
     max_references : int
         A small file may claim to have any number of chunks. With more than this, no references are made.
 
@@ -201,21 +215,31 @@ def kerchunk(
     >>> virtual.kerchunk(path, url="s3://bucket/a.b2nd")["refs"]["a/c/0"][0]
     's3://bucket/a.b2nd'
     """
+    import b2kit
+
     text = os.fspath(path)
     where = url if url is not None else shown(text) if "://" in text else os.path.abspath(text)
     if "://" in where and shown(where) != where:
         raise ArgumentError(f"url {shown(where)}: its user, password or query would be in the references")
     refs: dict[str, Any] = {}
-    if zarr_format == 3:
-        refs["zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
-    else:
-        refs[".zgroup"] = json.dumps({"zarr_format": 2})
-    for member in _members(text, where, max_references):
+    opened = b2kit.open(text)
+
+    def add_group(key: str) -> None:
+        group = opened.group(key) if key and isinstance(opened, Group) else opened
+        attrs = _plain(group.attrs) if isinstance(group, Group) else {}
+        attrs.pop(_ORDER, None)
+        above = f"{key}/" if key else ""
+        if zarr_format == 3:
+            refs[f"{above}zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attrs})
+        else:
+            refs[f"{above}.zgroup"] = json.dumps({"zarr_format": 2})
+            refs[f"{above}.zattrs"] = json.dumps(attrs)
+
+    add_group("")
+    for member in _members(opened, text, where, max_references, zarr_format):
         parents = member.name.split("/")[:-1]
         for depth in range(1, len(parents) + 1):
-            group = "/".join(parents[:depth])
-            key = "zarr.json" if zarr_format == 3 else ".zgroup"
-            refs[f"{group}/{key}"] = refs[key]
+            add_group("/".join(parents[:depth]))
         if zarr_format == 3:
             refs[f"{member.name}/zarr.json"] = json.dumps(member.v3().to_dict())
         else:
