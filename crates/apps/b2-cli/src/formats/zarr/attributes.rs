@@ -1,6 +1,7 @@
 //! Attributes: JSON in Zarr, msgpack in Blosc2.
 
-use b2kit::nd::Value;
+use b2kit::Dtype;
+use b2kit::nd::{DtypeKind, Value};
 use data_encoding::BASE64;
 use serde_json::{Map, Value as Json, json};
 
@@ -109,14 +110,23 @@ pub(super) fn decoded_missing(value: &Value) -> Option<Value> {
     Some(Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)))
 }
 
-/// Encodes this value for an array that is written.
-pub(super) fn encoded_missing(value: &Value) -> Option<Json> {
+/// Encodes this value for an array that is written. xarray expects the form that belongs to the type of the items.
+pub(super) fn encoded_missing(value: &Value, dtype: &Dtype) -> Option<Json> {
+    let DtypeKind::Simple { code, .. } = dtype.kind() else { return None };
     let x = match value {
         Value::F64(x) => *x,
         Value::F32(x) => f64::from(*x),
+        Value::Integer(n) => n.as_f64()?,
         _ => return None,
     };
-    Some(json!(BASE64.encode(&x.to_le_bytes())))
+    match code {
+        'f' => Some(json!(BASE64.encode(&x.to_le_bytes()))),
+        // Integers remain what they are.
+        'i' | 'u' if x.fract() == 0.0 && !value.is_i64() && !value.is_u64() => {
+            format!("{x:.0}").parse().ok().map(Json::Number)
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -145,9 +155,15 @@ mod tests {
 
     #[test]
     fn missing_values_are_those_of_xarray() {
-        let encoded = encoded_missing(&Value::F32(-9.5)).unwrap();
-        assert_eq!(decoded_missing(&value(&encoded)), Some(Value::F64(-9.5)));
-        assert_eq!(encoded_missing(&Value::from(7)), None);
+        let [float, int] = ["<f4", "<i2"].map(|dtype| Dtype::parse(dtype).unwrap());
+        for (missing, decoded) in [(Value::F32(-9.5), -9.5), (Value::from(-9), -9.0)] {
+            let encoded = encoded_missing(&missing, &float).unwrap();
+            assert_eq!(decoded_missing(&value(&encoded)), Some(Value::F64(decoded)));
+        }
+        assert_eq!(encoded_missing(&Value::F64(-9.0), &int), Some(json!(-9)));
+        for missing in [Value::from(7), Value::F32(-9.5), Value::F64(f64::NAN), "x".into()] {
+            assert_eq!(encoded_missing(&missing, &int), None);
+        }
         assert_eq!(decoded_missing(&"x".into()), None);
     }
 }

@@ -124,7 +124,7 @@ impl ZarrWriter {
                     names = Some(list.iter().map(as_json_text).collect::<Vec<_>>());
                 }
                 (MISSING, value) => {
-                    let missing = attributes::encoded_missing(value).unwrap_or_else(|| as_json(value));
+                    let missing = attributes::encoded_missing(value, dtype).unwrap_or_else(|| as_json(value));
                     own.insert(name.clone(), missing);
                 }
                 _ => {
