@@ -96,7 +96,8 @@ impl Log {
             1 + self.pieces(*node, times, smallest).take(MAX_CHANCES).count()
         };
         let pieces: usize = pending.files.iter().map(pieces).sum();
-        pieces.min(MAX_CHANCES) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
+        pieces.min(MAX_CHANCES)
+            + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
     }
 
     fn pending(&self, at: usize) -> UnsyncedChanges {
