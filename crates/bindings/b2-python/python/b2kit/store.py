@@ -653,13 +653,7 @@ class Group(Mapping[str, Member]):
         store = self._store()
         store.verify_directory()
         for key in store.below(self._key):
-            try:
-                if key.rsplit("/", 1)[-1] == _ATTRS:
-                    raise NotBloscError(key)
-                member: Array | SuperChunk = self._open(store, f"{self._key}/{key}")
-            except (NotBloscError, UnsupportedError):
-                # Attributes, or an array of which python-blosc2 computes or fetches the items.
-                member = SuperChunk(store.frame(f"{self._key}/{key}"), key)
+            member = self._frame_or_array(store, key)
             worst = max(worst, member.verify(threads=threads, progress=progress), key=order.index)
             member.close()
         if not self._key and store.folder() is None:
@@ -670,6 +664,16 @@ class Group(Mapping[str, Member]):
                 return worst  # an archive
             worst = max(worst, frame.verify(threads=threads, progress=progress), key=order.index)
         return worst
+
+    def _frame_or_array(self, store: _b2kit.Store, key: str) -> Array | SuperChunk:
+        """Opens a member: attributes, and arrays of which python-blosc2 computes or fetches the items, as frames."""
+        full = f"{self._key}/{key}"
+        if key.rsplit("/", 1)[-1] != _ATTRS:
+            try:
+                return self._open(store, full)
+            except (NotBloscError, UnsupportedError):
+                pass
+        return SuperChunk(store.frame(full), key)
 
     def _members(self, keys: list[str]) -> Iterator[tuple[str, Array | SuperChunk]]:
         store = self._store()
