@@ -243,7 +243,7 @@ impl Target {
     }
 }
 
-/// Rejects bytes for a frame whose bytes have a form of their own, which python-blosc2 could not read any more.
+/// Rejects bytes for a frame in a format of python-blosc2, which it could not read afterwards.
 pub(crate) fn refuse_objects(frame: &FrameEditor) -> Result<()> {
     let layers = frame.metalayers();
     ensure!(

@@ -332,7 +332,7 @@ fn members_of_tables_are_neither_replaced_nor_removed() {
     fs::write(folder.path("there/a.npy"), folder.read("short.npy")).unwrap();
     let told = folder.fails(1, &["pack", "-d", "t.b2d/_cols", "there/a.npy", "--force"]);
     assert!(told.contains("belongs to a table"), "{told}");
-    // Nothing was left beside it, and new columns are only files.
+    // Nothing was left next to it, and new columns are only files.
     assert_eq!(fs::read_dir(folder.path("t.b2d/_cols")).unwrap().count(), 1);
     folder.change(&["pack", "short.npy", "t.b2d/_cols/b.b2nd"]);
 }
