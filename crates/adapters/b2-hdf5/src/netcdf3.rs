@@ -296,6 +296,8 @@ fn parse(bytes: &[u8], len: u64) -> Result<Header> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     /// A file with a record variable of 3 shorts, and a fixed one of 2 ints.
@@ -339,22 +341,9 @@ mod tests {
         out
     }
 
-    struct Memory(Vec<u8>);
-
-    impl ReadAt for Memory {
-        fn len(&self) -> std::io::Result<u64> {
-            Ok(self.0.len() as u64)
-        }
-        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-            let at = offset as usize;
-            buf.copy_from_slice(self.0.get(at..at + buf.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?);
-            Ok(())
-        }
-    }
-
     #[test]
     fn records_are_read() {
-        let file = Memory(file());
+        let file = Bytes::from(file());
         let header = open(&file, "x.nc", &Limits::default()).unwrap();
         assert_eq!(header.attrs, [("title".to_owned(), Value::from("abc"))]);
         let variable = &header.variables[0];
@@ -372,7 +361,7 @@ mod tests {
     fn damage_is_an_error() {
         let whole = file();
         for len in 0..whole.len() {
-            assert!(open(&Memory(whole[..len].to_vec()), "", &Limits::default()).is_err(), "{len}");
+            assert!(open(&Bytes::copy_from_slice(&whole[..len]), "", &Limits::default()).is_err(), "{len}");
         }
         let mut seed = 7_u32;
         for _ in 0..20_000 {
@@ -382,7 +371,7 @@ mod tests {
                 let at = (seed >> 8) as usize % 200;
                 bytes[at] = (seed >> 24) as u8;
             }
-            let _ = open(&Memory(bytes), "", &Limits::default());
+            let _ = open(&Bytes::from(bytes), "", &Limits::default());
         }
     }
 }

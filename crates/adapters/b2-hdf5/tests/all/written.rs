@@ -327,24 +327,14 @@ fn what_cannot_be_written_is_named() {
     }
     // A refused array leaves nothing behind, and the rest is written.
     let bytes = writer.finish().unwrap().into_inner();
-    let file =
-        File::from_reader(std::sync::Arc::new(Memory(bytes)), "memory", &b2_core::Limits::default()).unwrap();
+    let file = File::from_reader(
+        std::sync::Arc::new(bytes::Bytes::from(bytes)),
+        "memory",
+        &b2_core::Limits::default(),
+    )
+    .unwrap();
     let paths: Vec<String> = file.tree().unwrap().into_iter().map(|entry| entry.path).collect();
     assert_eq!(paths, ["/", "/a"]);
-}
-
-/// A file in memory.
-struct Memory(Vec<u8>);
-
-impl b2_frame::ReadAt for Memory {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        let at = offset as usize;
-        buf.copy_from_slice(self.0.get(at..at + buf.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
 }
 
 #[test]

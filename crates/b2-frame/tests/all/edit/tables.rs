@@ -114,7 +114,7 @@ fn members_of_tables_are_not_replaced() {
     assert_eq!(epochs(&meta), [Some(b"\xcc\xff".to_vec()), None]);
     replace(&column, FrameWriter::options().allow_table_edit(true)).unwrap();
     assert_eq!(epochs(&meta), [Some(b"\xcd\x01\x00".to_vec()), Some(b"\x01".to_vec())]);
-    // What is new, and what is elsewhere, is written as ever.
+    // New files of the table, and files outside it, are written.
     replace(&dir.path().join("_cols/new.b2nd"), FrameWriter::options()).unwrap();
     replace(&dir.path().join("free.b2nd"), FrameWriter::options()).unwrap();
     replace(&dir.path().join("free.b2nd"), FrameWriter::options()).unwrap();
