@@ -175,6 +175,7 @@ fn pictures() {
 fn in_terminal(folder: &Folder, line: &str) -> Option<(Option<i32>, String)> {
     let mut command = Command::new("script");
     command.args(["-qefc", line, "/dev/null"]).current_dir(folder.path(".")).stdin(Stdio::null());
+    command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
     let output = command.output().ok()?;
     Some((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
