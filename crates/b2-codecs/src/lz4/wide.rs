@@ -85,9 +85,9 @@ enum Stop {
 
 /// Maximum number of literals in a run without length bytes.
 const SHORT_RUN: usize = 14;
-/// Input required from a token on: the token, a short run, the distance, a length byte. It also covers copying a short
-/// run as 16 bytes.
-const SRC_MARGIN: usize = 1 + SHORT_RUN + 2 + 1;
+/// Input required from a token on: the token, a short run, the distance, a length byte, the next token. It also covers
+/// copying a short run as 16 bytes.
+const SRC_MARGIN: usize = 1 + SHORT_RUN + 2 + 1 + 1;
 /// This many long matches within `MANY_IN` bytes of input, not counting long literal runs, select the other loop.
 const MANY: u32 = 32;
 const MANY_IN: usize = 1024;
@@ -104,100 +104,133 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
     dst: &mut [u8],
     at: At,
 ) -> Stop {
-    let At { mut ip, mut op } = at;
     let (Some(last_ip), Some(last_op)) =
         (src.len().checked_sub(SRC_MARGIN), dst.len().checked_sub(SHORT_RUN + C::WIDTH))
     else {
         return Stop::Unusual(at);
     };
-    // The input position from which the current `long` long matches are counted, without long literal runs.
-    let (mut long, mut counted_from) = (0, ip);
-    let input = src.as_ptr();
-    let output = dst.as_mut_ptr();
-    // `ip` and `op` advance only after a complete sequence.
+    if at.ip > last_ip || at.op > last_op {
+        return Stop::Unusual(at);
+    }
+    // Pointers instead of positions, since these are all that the registers hold.
+    let (input, output) = (src.as_ptr(), dst.as_mut_ptr());
+    // SAFETY: positions in the input and the output; `end` is at most the length.
+    let (mut ip, mut op, end, last_ip, last_op) = unsafe {
+        (input.add(at.ip), output.add(at.op), input.add(end), input.add(last_ip), output.add(last_op))
+    };
+    // SAFETY: both are pointers into the input, or the output.
+    let position = |ip: *const u8, op: *mut u8| unsafe {
+        At { ip: ip.offset_from_unsigned(input), op: op.offset_from_unsigned(output) }
+    };
+    // The number of long matches, and the input position from which they are counted, without long literal runs.
+    let (mut long, mut counted_from) = (0, position(ip, op).ip);
+    // Where a sequence starts depends on the token before it. In data with short sequences, most of the time goes into
+    // waiting for tokens, so each is loaded as soon as possible, with few operations in between.
+    // SAFETY: there are `SRC_MARGIN` bytes from `ip` on.
+    let mut token = usize::from(unsafe { *ip });
+    // `ip`, `op` and `token` advance only after a complete sequence.
     while ip <= last_ip && op <= last_op {
-        // SAFETY: there are `SRC_MARGIN` bytes from `ip` on.
-        let token = usize::from(unsafe { *input.add(ip) });
         let mut nliterals = token >> 4;
-        let mut next = ip + 1;
+        // The position after the distance, and the byte there: the next token, or a length byte.
+        let mut next;
+        let mut following;
         if nliterals < 15 {
+            // SAFETY: within `SRC_MARGIN`.
+            unsafe {
+                next = ip.add(nliterals + 3);
+                following = usize::from(*next);
+            }
             // SAFETY: 16 bytes of input follow the token. Of the output `SHORT_RUN + WIDTH` are there, at least 16.
-            unsafe { C::piece16(input.add(next), output.add(op)) };
+            unsafe { C::piece16(ip.add(1), op) };
         } else {
             // SAFETY: within `SRC_MARGIN`.
-            let extension = unsafe { *input.add(next) };
-            next += 1;
+            let extension = unsafe { *ip.add(1) };
+            let mut from = position(ip, op).ip + 2;
             nliterals += usize::from(extension);
             if extension == 255 {
-                let Some((more, after)) = length_bytes(src, next) else { break };
+                let Some((more, after)) = length_bytes(src, from) else { break };
                 nliterals += more;
-                next = after;
+                from = after;
             }
-            if nliterals + SLACK > (src.len() - next).min(dst.len() - op) {
+            if nliterals + SLACK > (src.len() - from).min(dst.len() - position(ip, op).op) {
                 break;
             }
-            // SAFETY: just checked.
-            unsafe { C::literals(input.add(next), output.add(op), nliterals) };
             counted_from += nliterals;
+            // SAFETY: just checked. There are `SLACK` bytes after the literals.
+            unsafe {
+                C::literals(input.add(from), op, nliterals);
+                next = input.add(from + nliterals + 2);
+                following = usize::from(*next);
+            }
         }
-        next += nliterals;
-        let to = op + nliterals;
-        if next >= end {
+        // SAFETY: in the output, see above, and in the input.
+        let (to, after_literals) = unsafe { (op.add(nliterals), next.sub(2)) };
+        if after_literals >= end {
             // The last sequence has no match.
-            if next == end {
-                return Stop::Unusual(At { ip: end, op: to });
+            if after_literals == end {
+                return Stop::Unusual(position(end, to));
             }
             break;
         }
-        // SAFETY: after a short run this is within `SRC_MARGIN`; after a long one there are `SLACK` bytes.
-        let distance = usize::from(u16::from_le_bytes(unsafe { input.add(next).cast::<[u8; 2]>().read() }));
-        next += 2;
-        if distance.wrapping_sub(1) >= to {
+        // SAFETY: two bytes before `following`.
+        let distance = usize::from(u16::from_le_bytes(unsafe { after_literals.cast::<[u8; 2]>().read() }));
+        if distance.wrapping_sub(1) >= position(ip, to).op {
             break;
         }
         let mut len = (token & 15) + 4;
         let mut extension = 0;
         if !FEW_LONG {
-            // SAFETY: as for the distance.
-            let byte = usize::from(unsafe { *input.add(next) });
             // Written so that compilers do not turn it into a branch.
             let is_long = usize::from(len == 19);
-            extension = byte & is_long.wrapping_neg();
-            next += is_long;
+            extension = following & is_long.wrapping_neg();
             len += extension;
+            // SAFETY: within `SRC_MARGIN`, or `SLACK`.
+            unsafe {
+                next = next.add(is_long);
+                following = usize::from(*next);
+            }
         } else if len == 19 {
-            // SAFETY: as for the distance.
-            extension = usize::from(unsafe { *input.add(next) });
-            next += 1;
+            extension = following;
             len += extension;
+            // SAFETY: as above.
+            unsafe {
+                next = next.add(1);
+                following = usize::from(*next);
+            }
             long += 1;
             if long == MANY {
-                if next - counted_from < MANY_IN {
-                    return Stop::ManyLong(At { ip, op });
+                let now = position(next, op).ip;
+                if now - counted_from < MANY_IN {
+                    return Stop::ManyLong(position(ip, op));
                 }
-                (long, counted_from) = (0, next);
+                (long, counted_from) = (0, now);
             }
         }
         // SAFETY: the distance is neither 0 nor beyond the start. `to` is at most `SHORT_RUN` beyond `last_op`
         // after a short run; after a long one there are `SLACK` bytes, and `WIDTH` is no more.
-        let start = unsafe { C::start(output.add(to - distance), output.add(to), distance) };
+        let start = unsafe { C::start(to.sub(distance), to, distance) };
         if len > C::WIDTH {
             if extension == 255 {
-                let Some((more, after)) = length_bytes(src, next) else { break };
+                let Some((more, after)) = length_bytes(src, position(next, op).ip) else { break };
+                let Some(&token) = src.get(after) else { break };
                 len += more;
-                next = after;
+                // SAFETY: a position in the input.
+                next = unsafe { input.add(after) };
+                following = usize::from(token);
             }
-            if len + SLACK > dst.len() - to {
+            if len + SLACK > dst.len() - position(ip, to).op {
                 break;
             }
             // SAFETY: just checked; `start` is from above.
-            unsafe { C::finish(output.add(to), distance, len, start) };
+            unsafe { C::finish(to, distance, len, start) };
         }
         if next >= end {
             break;
         }
         ip = next;
-        op = to + len;
+        // SAFETY: the match is within the output.
+        op = unsafe { to.add(len) };
+        token = following;
     }
-    Stop::Unusual(At { ip, op })
+    Stop::Unusual(position(ip, op))
 }
