@@ -75,6 +75,7 @@ pub use {
     read::local::read_places,
     read::open_plan::{FrameLayout, OpenPlan, OpenedFrame},
     read::plan::{Plan, Step, drive},
+    read::read_ahead::ReadAhead,
     read::scatter_plan::{ResolvedPart, ScatterPlan},
     read::scatter_plan::{RowCopy, Target},
     repair::salvage::{ChunkUse, KnownHeader, salvage_with},

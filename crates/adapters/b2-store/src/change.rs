@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Links, ReadFiles,
-    ReadOptions, RootedDir, SuperChunk, Table, count, is_table,
+    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Links, ReadAhead,
+    ReadFiles, ReadOptions, RootedDir, SuperChunk, Table, count, is_table,
 };
 use rmpv::Value;
 
@@ -357,6 +357,7 @@ fn copy_frame(frame: &SuperChunk, inside: &Arc<RootedDir>, path: &Path) -> Resul
     for (name, _) in frame.vlmetalayers().iter() {
         writer.set_vlmetalayer(name, &frame.vlmetalayers().get(name)?.unwrap_or_default())?;
     }
+    let mut reader = ReadAhead::new(frame);
     for nchunk in 0..frame.nchunks() {
         let chunk = frame.chunk(nchunk);
         match chunk.entry()? {
@@ -365,7 +366,7 @@ fn copy_frame(frame: &SuperChunk, inside: &Arc<RootedDir>, path: &Path) -> Resul
                 writer.append_special(kind, nbytes)?;
             }
             Entry::Stored(_) => {
-                writer.append(chunk.read()?)?;
+                writer.append(reader.read(nchunk)?)?;
             }
         }
     }

@@ -33,6 +33,8 @@ pub(crate) mod part_plan;
 pub(crate) mod pieces;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod plan;
+#[allow(clippy::arithmetic_side_effects, reason = "counts chunks that exist")]
+pub(crate) mod read_ahead;
 #[allow(clippy::arithmetic_side_effects, reason = "counts threads and requests that exist")]
 pub(crate) mod remote;
 #[allow(clippy::arithmetic_side_effects, reason = "counts requests that exist")]

@@ -13,7 +13,7 @@ use crate::storage::files::FrameFiles;
 
 /// Maximum number of bytes in flight, and of those that have arrived but have not been decoded. A single request is
 /// always allowed.
-const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+pub(crate) const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// Runs a read to its end, with as many requests in flight as the files of the frame allow.
 pub(crate) fn work_off<P: ScatterPlan>(read: &mut Read<'_, P>) -> Result<(), P::Error> {

@@ -12,6 +12,7 @@ use crate::format::header::MAGIC;
 use crate::format::index::Entry;
 use crate::format::runs;
 use crate::format::starts::{ChunkStarts, StartsPolicy};
+use crate::read::read_ahead::ReadAhead;
 use crate::storage::lock::FrameLock;
 use crate::storage::staging::{self, Staging};
 use crate::storage::traits::{FileKind, Links};
@@ -35,10 +36,11 @@ pub(crate) fn copy_chunks(
     let mut entries = memory::list(state.nchunks())?;
     let mut new_sums = sums.map(|_| ChunkSums::default());
     let mut new_starts = starts.map(ChunkStarts::new);
+    let mut reader = ReadAhead::new(source);
     for (nchunk, raw) in state.entries.iter().enumerate() {
         entries.push(match Entry::from_raw(*raw) {
             Some(Entry::Stored(_)) => {
-                let chunk = source.chunk(nchunk).read()?;
+                let chunk = reader.read(nchunk)?;
                 let new = Entry::Stored(put(chunk.to_bytes())?).to_raw();
                 let head = runs::parse(chunk.as_bytes(), source.dparams());
                 if let Some(starts) = &mut new_starts {

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use b2_frame::Entry;
+use b2_chunk::Chunk;
+use b2_frame::{Entry, FrameError, ReadAhead};
 
 use crate::model::geometry::{dimensions, product, strides};
 use crate::read::output::check_len;
@@ -38,6 +39,8 @@ pub struct Concat {
     /// Position of each part along the axis.
     starts: Vec<u64>,
     recompress: bool,
+    /// Reads the chunks that are copied from the only part.
+    ahead: Option<ReadAhead>,
 }
 
 impl Concat {
@@ -72,7 +75,10 @@ impl Concat {
             starts.push(shape[axis]);
             shape[axis] = shape[axis].checked_add(len).ok_or_else(|| NdError::too_long(axis))?;
         }
-        Ok(Self { parts, axis, shape, starts, recompress: false })
+        // Several parts take turns, so that what follows in each is not known.
+        let ahead =
+            <&[_; 1]>::try_from(&parts[..]).ok().map(|[part]| ReadAhead::new(part.array().super_chunk()));
+        Ok(Self { parts, axis, shape, starts, recompress: false, ahead })
     }
 
     /// Joins arrays of the same shape along a new axis, like `numpy.stack`.
@@ -164,10 +170,16 @@ impl RegionSource for Concat {
         let (Some((part, from, _)), None) = (parts.next(), parts.next()) else {
             return Ok(ChunkContent::Items);
         };
-        match same_chunk(part, g, axis, from, &start, &len) {
-            Some(nchunk) => as_stored(part.array(), nchunk).map_err(io::Error::other),
-            None => Ok(ChunkContent::Items),
-        }
+        let Some(nchunk) = same_chunk(part, g, axis, from, &start, &len) else {
+            return Ok(ChunkContent::Items);
+        };
+        let array = part.array().clone();
+        drop(parts);
+        let read = |nchunk| match &mut self.ahead {
+            Some(ahead) => ahead.read(nchunk),
+            None => array.super_chunk().chunk(nchunk).read(),
+        };
+        as_stored(&array, nchunk, read).map_err(io::Error::other)
     }
 }
 
@@ -237,12 +249,16 @@ fn shapeless(array: &NdArray, coords: &[u64]) -> bool {
 }
 
 /// Returns a stored chunk unchanged if it is valid in another frame; otherwise requests its items.
-fn as_stored(array: &NdArray, nchunk: usize) -> Result<ChunkContent, NdError> {
+fn as_stored(
+    array: &NdArray,
+    nchunk: usize,
+    read: impl FnOnce(usize) -> Result<Chunk, FrameError>,
+) -> Result<ChunkContent, NdError> {
     let frame = array.super_chunk();
     if let Entry::Special(kind) = frame.chunk(nchunk).entry()? {
         return Ok(ChunkContent::Special(kind));
     }
-    let chunk = frame.chunk(nchunk).read()?;
+    let chunk = read(nchunk)?;
     let (header, geometry) = (chunk.header(), array.geometry());
     let fits = chunk.nbytes() == geometry.chunk_nbytes()
         && !header.is_vl()

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::base::{Control, for_each};
 use b2kit::chunk::{CParams, SpecialKind};
-use b2kit::frame::{Entry, FrameParams, INDEXES, Storage};
+use b2kit::frame::{Entry, FrameError, FrameParams, INDEXES, ReadAhead, Storage};
 use b2kit::nd::{ArrayMeta, METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
 
@@ -384,17 +384,23 @@ impl Job<'_> {
         }
         let mut writer = self.target.frame(params, layers)?;
         let named = self.named();
+        let remote = frame.files().in_flight() > 1;
+        let mut reader = ReadAhead::new(frame);
         let mut nchunk = 0;
         while nchunk < frame.nchunks() {
             signals::check()?;
             let end = batch_end(frame, nchunk).with_context(|| named.clone())?;
-            let mut copies: Vec<_> = (nchunk..end).map(|nchunk| (nchunk, None)).collect();
-            let make = |(): &mut (), (nchunk, copied): &mut (usize, Option<Result<NewChunk>>)| {
-                *copied = Some(NewChunk::new(frame, *nchunk, cparams.as_ref()));
+            // Local chunks are read by the threads that compress them.
+            let mut read_ahead = |nchunk| (nchunk, remote.then(|| reader.read(nchunk)), None);
+            let mut copies: Vec<_> = (nchunk..end).map(&mut read_ahead).collect();
+            type Copied = (usize, Option<Result<Chunk, FrameError>>, Option<Result<NewChunk>>);
+            let make = |(): &mut (), (nchunk, chunk, copied): &mut Copied| {
+                let read = || chunk.take().unwrap_or_else(|| frame.chunk(*nchunk).read());
+                *copied = Some(NewChunk::new(frame, *nchunk, read, cparams.as_ref()));
                 anyhow::Ok(())
             };
             for_each(&Control::new(), usize::MAX, copies.iter_mut(), u64::MAX, || Ok(()), make)?;
-            for copied in copies.into_iter().filter_map(|(_, copied)| copied) {
+            for copied in copies.into_iter().filter_map(|(.., copied)| copied) {
                 match copied.with_context(|| named.clone())? {
                     NewChunk::Special(kind, nbytes) => {
                         writer.append_special(kind, nbytes)?;
@@ -498,12 +504,17 @@ enum NewChunk {
 }
 
 impl NewChunk {
-    fn new(frame: &SuperChunk, nchunk: usize, cparams: Option<&CParams>) -> Result<Self> {
+    fn new(
+        frame: &SuperChunk,
+        nchunk: usize,
+        read: impl FnOnce() -> Result<Chunk, FrameError>,
+        cparams: Option<&CParams>,
+    ) -> Result<Self> {
         let same_items = cparams.is_none_or(|cparams| cparams.itemsize() == frame.itemsize());
         if let (Entry::Special(kind), true) = (frame.chunk(nchunk).entry()?, same_items) {
             return Ok(Self::Special(kind, usize::try_from(frame.chunk(nchunk).nbytes()?)?));
         }
-        let chunk = frame.chunk(nchunk).read()?;
+        let chunk = read()?;
         let Some(cparams) = cparams else { return Ok(Self::Chunk(chunk)) };
         if chunk.header().special().is_some() && same_items {
             return Ok(Self::Chunk(chunk));

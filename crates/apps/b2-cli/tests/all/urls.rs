@@ -3,6 +3,7 @@
 use std::process::Output;
 use std::time::Duration;
 
+use b2_testkit::Rng;
 use b2_testkit::web::{Misbehavior, Server};
 
 use crate::common::{Folder, counting, npy, slashes};
@@ -92,6 +93,25 @@ fn pieces_from_far_away_are_written_in_order() {
     server.spoil(Misbehavior::Freeze, requests as usize - 1, usize::MAX);
     assert!(fails(&folder, &["cat", "--timeout", "1", &url, "-o", "b.raw"]).contains("timed out"));
     assert!(!folder.path("b.raw").exists());
+}
+
+/// `copy` has several chunks in flight, whether or not it compresses them again.
+#[test]
+fn chunks_are_copied_concurrently() {
+    let folder = Folder::new();
+    folder.write("a.raw", &Rng::new(5).bytes(3 << 20));
+    folder.ok(&["pack", "a.raw", "a.b2frame", "--chunksize", "256K"]);
+    let server = Server::start().unwrap();
+    let url = server.put("a.b2frame", folder.read("a.b2frame"));
+    server.delay(Duration::from_millis(100));
+    for encoding in [&["--clevel", "9"][..], &[]] {
+        server.counts();
+        ok(&folder, &[&["copy", "-q", "--force", &url, "copy.b2frame"], encoding].concat());
+        let counts = server.counts();
+        assert!(counts.most > 4, "{counts:?}");
+        folder.ok(&["diff", "copy.b2frame", "a.b2frame"]);
+    }
+    assert_eq!(folder.read("copy.b2frame"), folder.read("a.b2frame"));
 }
 
 #[test]
