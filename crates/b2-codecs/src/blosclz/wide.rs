@@ -95,7 +95,8 @@ unsafe fn match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
     let mut next = at + 2 + is_long;
     let mut len = (control >> 5) + 2 + extension;
     if extension == 255 {
-        let (more, after) = length_bytes(src, at + 2)?;
+        let (more, n) = length_bytes(src.get(at + 2..)?)?;
+        let after = at + 2 + n;
         // The distance follows the length bytes, and a token follows the distance.
         let behind = src.get(after..).and_then(<[u8]>::first_chunk::<4>)?;
         len += more;

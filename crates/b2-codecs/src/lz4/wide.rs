@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::slice;
+
 use crate::lz77::copier::{self, Copier, SLACK};
 use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
 
@@ -113,17 +115,27 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
         return Stop::Unusual(at);
     }
     // Pointers instead of positions, since these are all that the registers hold.
-    let (input, output) = (src.as_ptr(), dst.as_mut_ptr());
+    let (input, output) = (src.as_ptr_range(), dst.as_mut_ptr_range());
     // SAFETY: positions in the input and the output; `end` is at most the length.
     let (mut ip, mut op, end, last_ip, last_op) = unsafe {
-        (input.add(at.ip), output.add(at.op), input.add(end), input.add(last_ip), output.add(last_op))
+        (
+            input.start.add(at.ip),
+            output.start.add(at.op),
+            input.start.add(end),
+            input.start.add(last_ip),
+            output.start.add(last_op),
+        )
     };
-    // SAFETY: both are pointers into the input, or the output.
+    // SAFETY: called with pointers into the input and the output.
     let position = |ip: *const u8, op: *mut u8| unsafe {
-        At { ip: ip.offset_from_unsigned(input), op: op.offset_from_unsigned(output) }
+        At { ip: ip.offset_from_unsigned(input.start), op: op.offset_from_unsigned(output.start) }
     };
-    // The number of long matches, and the input position from which they are counted, without long literal runs.
-    let (mut long, mut counted_from) = (0, position(ip, op).ip);
+    // SAFETY: as above.
+    let input_from = |ip: *const u8| unsafe { input.end.offset_from_unsigned(ip) };
+    // SAFETY: as above.
+    let output_from = |op: *mut u8| unsafe { output.end.offset_from_unsigned(op) };
+    // The number of long matches, and the input from which they are counted, without long literal runs.
+    let (mut long, mut counted) = (0, input_from(ip));
     // Where a sequence starts depends on the token before it. In data with short sequences, most of the time goes into
     // waiting for tokens, so each is loaded as soon as possible, with few operations in between.
     // SAFETY: there are `SRC_MARGIN` bytes from `ip` on.
@@ -144,22 +156,24 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
             unsafe { C::piece16(ip.add(1), op) };
         } else {
             // SAFETY: within `SRC_MARGIN`.
-            let extension = unsafe { *ip.add(1) };
-            let mut from = position(ip, op).ip + 2;
+            let (extension, mut from) = unsafe { (*ip.add(1), ip.add(2)) };
             nliterals += usize::from(extension);
             if extension == 255 {
-                let Some((more, after)) = length_bytes(src, from) else { break };
+                // SAFETY: the rest of the input.
+                let rest = unsafe { slice::from_raw_parts(from, input_from(from)) };
+                let Some((more, n)) = length_bytes(rest) else { break };
                 nliterals += more;
-                from = after;
+                // SAFETY: `n` bytes of the rest.
+                from = unsafe { from.add(n) };
             }
-            if nliterals + SLACK > (src.len() - from).min(dst.len() - position(ip, op).op) {
+            if nliterals + SLACK > input_from(from).min(output_from(op)) {
                 break;
             }
-            counted_from += nliterals;
+            counted -= nliterals;
             // SAFETY: just checked. There are `SLACK` bytes after the literals.
             unsafe {
-                C::literals(input.add(from), op, nliterals);
-                next = input.add(from + nliterals + 2);
+                C::literals(from, op, nliterals);
+                next = from.add(nliterals + 2);
                 following = usize::from(*next);
             }
         }
@@ -199,11 +213,10 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
             }
             long += 1;
             if long == MANY {
-                let now = position(next, op).ip;
-                if now - counted_from < MANY_IN {
+                if counted - input_from(next) < MANY_IN {
                     return Stop::ManyLong(position(ip, op));
                 }
-                (long, counted_from) = (0, now);
+                (long, counted) = (0, input_from(next));
             }
         }
         // SAFETY: the distance is neither 0 nor beyond the start. `to` is at most `SHORT_RUN` beyond `last_op`
@@ -211,14 +224,16 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
         let start = unsafe { C::start(to.sub(distance), to, distance) };
         if len > C::WIDTH {
             if extension == 255 {
-                let Some((more, after)) = length_bytes(src, position(next, op).ip) else { break };
-                let Some(&token) = src.get(after) else { break };
+                // SAFETY: the rest of the input.
+                let rest = unsafe { slice::from_raw_parts(next, input_from(next)) };
+                let Some((more, n)) = length_bytes(rest) else { break };
+                let Some(&token) = rest.get(n) else { break };
                 len += more;
-                // SAFETY: a position in the input.
-                next = unsafe { input.add(after) };
+                // SAFETY: `n` bytes of the rest.
+                next = unsafe { next.add(n) };
                 following = usize::from(token);
             }
-            if len + SLACK > dst.len() - position(ip, to).op {
+            if len + SLACK > output_from(to) {
                 break;
             }
             // SAFETY: just checked; `start` is from above.

@@ -134,17 +134,18 @@ pub(crate) fn untouched(_isa: Isa, _src: &[u8], _end: usize, _dst: &mut [u8], at
     at
 }
 
-/// Reads the rest of a length whose first byte is 255, from `at` on. Returns the sum and the offset after it. Both
+/// Reads the rest of a length whose first byte is 255, at the start of `src`. Returns the sum and the number of bytes. Both
 /// codecs encode lengths this way.
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) fn length_bytes(src: &[u8], at: usize) -> Option<(usize, usize)> {
+#[cold]
+#[inline(never)]
+pub(crate) fn length_bytes(src: &[u8]) -> Option<(usize, usize)> {
     // A length needs one input byte for every 255, so the sum fits 64 bits.
     let mut sum = 0;
-    for (k, byte) in src.get(at..)?.iter().enumerate() {
+    for (k, byte) in src.iter().enumerate() {
         sum += usize::from(*byte);
         if *byte != 255 {
-            return Some((sum, at + k + 1));
+            return Some((sum, k + 1));
         }
     }
     None
