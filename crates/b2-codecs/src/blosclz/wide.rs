@@ -91,25 +91,29 @@ unsafe fn match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
     // All three high bits: a length byte follows.
     let is_long = usize::from(control >= 0xE0);
     let extension = read(at + 1) & is_long.wrapping_neg();
-    let mut distance = ((control & 31) << 8) + read(at + 1 + is_long) + 1;
-    let mut next = at + 2 + is_long;
-    let mut len = (control >> 5) + 2 + extension;
-    if extension == 255 {
-        let (more, n) = length_bytes(src.get(at + 2..)?)?;
-        let after = at + 2 + n;
-        // The distance follows the length bytes, and a token follows the distance.
-        let behind = src.get(after..).and_then(<[u8]>::first_chunk::<4>)?;
-        len += more;
-        distance = ((control & 31) << 8) + usize::from(behind[0]) + 1;
-        next = after + 1;
+    let token = if extension == 255 {
+        long_match_token(src, at, control)?
+    } else {
+        let distance = ((control & 31) << 8) + read(at + 1 + is_long) + 1;
+        Token { distance, len: (control >> 5) + 2 + extension, next: at + 2 + is_long }
+    };
+    if token.distance != FAR_BASE {
+        return Some(token);
     }
-    if distance == FAR_BASE {
-        // SAFETY: at most 5 bytes from `at` on, or as just checked.
-        let more = unsafe { input.add(next).cast::<[u8; 2]>().read() };
-        distance += usize::from(u16::from_be_bytes(more));
-        next += 2;
-    }
-    Some(Token { distance, len, next })
+    // SAFETY: at most 5 bytes from `at` on, or as checked for a long match.
+    let more = unsafe { input.add(token.next).cast::<[u8; 2]>().read() };
+    Some(Token { distance: FAR_BASE + usize::from(u16::from_be_bytes(more)), next: token.next + 2, ..token })
+}
+
+/// Reads a token with several length bytes, without the bytes of a far distance, of which there are enough.
+#[cold]
+#[inline(never)]
+fn long_match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
+    let (more, n) = length_bytes(src.get(at + 2..)?)?;
+    // The distance follows the length bytes, and a token follows the distance.
+    let behind = src.get(at + 2 + n..).and_then(<[u8]>::first_chunk::<4>)?;
+    let distance = ((control & 31) << 8) + usize::from(behind[0]) + 1;
+    Some(Token { distance, len: (control >> 5) + 2 + 255 + more, next: at + 2 + n + 1 })
 }
 
 /// Decodes tokens that end before byte `end` of `src`, and the last one. Each step copies literals, of which there may be
