@@ -8,9 +8,8 @@ DIR. A case depends on the seed and its number alone. The fields of a case:
     id, kind        chunk, vlchunk, frame or array
     labels          the rows and columns of the tables of the report
     path, offset    the file or folder, and the offset of the frame in it
-    raw             file with the expected data; null if undefined (uninitialised)
-    oracle          "original": the data that went in; "peer": C's own decoding of whole chunks, where the
-                    pipeline is lossy or C changes its input
+    raw             file with the expected data, or C's own decoding of whole chunks where the pipeline is lossy or C
+                    changes its input; null if undefined (uninitialised)
     the rest        facts to compare: header fields, sizes of chunks or blocks, shape, dtype, metalayers
 """
 
@@ -41,7 +40,6 @@ class Case:
         self.labels = {"kind": kind}
         self.facts = {}
         self.offset = 0
-        self.oracle = "original"
         self.raw = None
         self.file = self.id
 
@@ -61,7 +59,7 @@ class Case:
             raw = self.id + ".raw"
             pathlib.Path(self.out, raw).write_bytes(self.raw)
         return {"id": self.id, "labels": self.labels, "path": self.file, "offset": self.offset, "raw": raw,
-                "oracle": self.oracle, **self.facts}
+                **self.facts}
 
 
 def chunk_params(case, typesize=None):
@@ -101,7 +99,6 @@ def chunk_case(case):
     if params.get("use_dict"):
         p.refuse_unreadable([chunk])
     if p.is_lossy(filters):
-        case.oracle = "peer"
         raw = blosc2.decompress2(chunk, nthreads=1) if nbytes else b""
     case.save(".chunk", chunk)
     case.raw = raw
