@@ -1,10 +1,7 @@
 //! `b2kit append`: more data at the end, in place.
 
-use crate::common::{Folder, counting, exists, noise, npy};
+use crate::common::{FORMATS, Folder, META, counting, exists, noise, npy};
 use serde_json::json;
-
-const FORMATS: [&str; 2] = ["cframe", "sframe"];
-const META: [&str; 4] = ["--meta", "m=[1,2]", "--vlmeta", "v={\"a\":1.5}"];
 
 #[test]
 fn rows_to_an_array() {

@@ -1,10 +1,7 @@
 //! `b2kit chunk`: whole chunks of a super-chunk, in place.
 
-use crate::common::{Folder, counting, noise, npy};
+use crate::common::{FORMATS, Folder, META, counting, noise, npy};
 use serde_json::json;
-
-const FORMATS: [&str; 2] = ["cframe", "sframe"];
-const META: [&str; 4] = ["--meta", "m=[1,2]", "--vlmeta", "v={\"a\":1.5}"];
 
 #[test]
 fn all_actions() {

@@ -1,14 +1,7 @@
 //! `b2kit resize`, `insert` and `delete`: change the shape of arrays in place.
 
-use crate::common::{Folder, counting, npy};
+use crate::common::{FORMATS, Folder, counting, ints, npy};
 use serde_json::json;
-
-const FORMATS: [&str; 2] = ["cframe", "sframe"];
-
-/// Little-endian i32.
-fn ints(items: impl IntoIterator<Item = i32>) -> Vec<u8> {
-    items.into_iter().flat_map(i32::to_le_bytes).collect()
-}
 
 fn array(folder: &Folder, format: &str) {
     let options =

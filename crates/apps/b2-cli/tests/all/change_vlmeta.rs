@@ -1,9 +1,7 @@
 //! `b2kit vlmeta`: changes metalayers of variable size in place.
 
-use crate::common::{Folder, counting, npy};
+use crate::common::{FORMATS, Folder, counting, npy};
 use serde_json::json;
-
-const FORMATS: [&str; 2] = ["cframe", "sframe"];
 
 /// Names and values from files cannot control a terminal, even as JSON, and are unchanged when the JSON is parsed.
 #[test]

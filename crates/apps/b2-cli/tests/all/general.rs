@@ -111,18 +111,6 @@ fn an_output_without_a_folder_is_told_by_its_own_name() {
     folder.refuses(&["pack", "dir", "x"], "dir: is a directory; -r packs the files in it");
 }
 
-#[test]
-fn completions_for_every_shell() {
-    let folder = Folder::new();
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let script = folder.ok_text(&["completions", shell]);
-        for command in COMMANDS {
-            assert!(script.contains(command), "{shell}: {command}");
-        }
-        assert!(script.contains("splitmode"), "{shell}");
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn a_closed_pipe_is_no_error() {

@@ -233,6 +233,7 @@ fn completions_name_every_command() {
         for name in commands(&folder) {
             assert!(script.contains(&name), "{shell}: {name}");
         }
+        assert!(script.contains("splitmode"), "{shell}");
     }
 }
 

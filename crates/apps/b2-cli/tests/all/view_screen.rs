@@ -2,16 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::common::screen::Screen;
-use crate::common::{Folder, counting, npy};
+use crate::common::{Folder, counting, npy, terminal};
 use crate::show::picture;
 use crate::view::pack_damaged;
 
@@ -35,24 +33,13 @@ pub(crate) struct Session {
 const SIZE: [u16; 2] = [100, 24];
 
 /// Starts a command in a new terminal.
-fn start(folder: &Folder, args: &[&str], [columns, rows]: [u16; 2]) -> (Child, File, File) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    // Cells of 8 x 16 pixels.
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 8 * columns, ws_ypixel: 16 * rows };
-    tcsetwinsize(&ours, size).unwrap();
-    let name = ptsname(&ours, Vec::new()).unwrap();
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let theirs: File = rustix::fs::open(name, flags, Mode::empty()).unwrap().into();
-    let stdio = || Stdio::from(theirs.try_clone().unwrap());
+fn start(folder: &Folder, args: &[&str], size: [u16; 2]) -> (Child, File, File) {
     let mut command = folder.command(args);
     command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
     for name in ["TMUX", "STY", "TERM_PROGRAM", "KONSOLE_VERSION"] {
         command.env_remove(name);
     }
-    let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
-    (child, File::from(ours), theirs)
+    terminal::start(&mut command, size)
 }
 
 impl Session {

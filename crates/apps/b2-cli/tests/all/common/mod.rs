@@ -188,9 +188,19 @@ pub(crate) fn npy(descr: &str, fortran_order: bool, shape: &str, items: &[u8]) -
     out
 }
 
+/// The formats of frames.
+pub(crate) const FORMATS: [&str; 2] = ["cframe", "sframe"];
+/// Options that add a metalayer of each kind.
+pub(crate) const META: [&str; 4] = ["--meta", "m=[1,2]", "--vlmeta", "v={\"a\":1.5}"];
+
+/// Returns these numbers as little-endian i32.
+pub(crate) fn ints(items: impl IntoIterator<Item = i32>) -> Vec<u8> {
+    items.into_iter().flat_map(i32::to_le_bytes).collect()
+}
+
 /// Returns `n` little-endian i32 that count up from 0.
 pub(crate) fn counting(n: i32) -> Vec<u8> {
-    (0..n).flat_map(i32::to_le_bytes).collect()
+    ints(0..n)
 }
 
 /// Returns bytes that hardly compress (a linear congruential generator).

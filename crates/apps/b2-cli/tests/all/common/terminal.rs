@@ -2,28 +2,35 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Runs a command in a terminal with this many columns, types `typed`, and returns the output.
-pub(crate) fn run(command: &mut Command, columns: u16, typed: &[u8]) -> (ExitStatus, String) {
+/// Starts a command in a new terminal with this many columns and rows. Returns both ends of the terminal: ours and that of the
+/// command.
+pub(crate) fn start(command: &mut Command, [columns, rows]: [u16; 2]) -> (Child, File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
-    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // Cells of 8 x 16 pixels.
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 8 * columns, ws_ypixel: 16 * rows };
     tcsetwinsize(&ours, size).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let theirs: File = rustix::fs::open(name, flags, Mode::empty()).unwrap().into();
     let stdio = || Stdio::from(theirs.try_clone().unwrap());
-    let mut child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
+    let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
     // `Command` holds copies of the terminal until it is dropped.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    (child, File::from(ours), theirs)
+}
+
+/// Runs a command in a terminal with this many columns, types `typed`, and returns the output.
+pub(crate) fn run(command: &mut Command, columns: u16, typed: &[u8]) -> (ExitStatus, String) {
+    let (mut child, mut ours, theirs) = start(command, [columns, 24]);
     drop(theirs);
-    let mut ours = File::from(ours);
     ours.write_all(typed).unwrap();
     let mut screen = Vec::new();
     let mut piece = [0; 4096];
