@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,9 +24,9 @@ def build(address):
     folder = TARGET / ("fuzz-address" if address else "fuzz")
     cargo = ["rustup", "run", "nightly", "cargo"] if address else ["cargo"]
     flags = " ".join(COVERAGE + ["-Zsanitizer=address"] * address)
-    words = ["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", host]
+    words = ["build", "--profile", "fuzz", "--locked", "-p", "b2-fuzz", "--target", host]
     subprocess.run([*cargo, *words], cwd=ROOT, check=True, env={**os.environ, "RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(folder)})
-    return folder / host / "release"
+    return folder / host / "fuzz"
 
 
 def fuzz(name, binaries, limits):
@@ -60,7 +59,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
-    bins = [one["name"] for one in tomllib.loads((ROOT / "fuzz" / "Cargo.toml").read_text())["bin"] if one["name"] != "seeds"]
+    bins = sorted(path.stem for path in (ROOT / "fuzz" / "src" / "bin").glob("*.rs") if path.stem != "seeds")
     if arguments.list:
         return print("\n".join(bins))
     if unknown := set(arguments.targets) - set(bins):

@@ -68,12 +68,14 @@ pub(crate) fn slices(data: &[u8]) {
 
 fn one(params: &mut Params<'_>) -> Selection {
     let number = |params: &mut Params<'_>| i64::from(params.u8() as i8) / 4;
-    let some = |params: &mut Params<'_>| (params.u8() % 3 != 0).then(|| number(params));
+    let some = |params: &mut Params<'_>| (!params.u8().is_multiple_of(3)).then(|| number(params));
     match params.u8() % 8 {
         0 => Selection::Index(number(params)),
         1 => Selection::Ellipsis,
         2 => Selection::List((0..params.up_to(9)).map(|_| number(params)).collect()),
-        3 => Selection::from((0..params.up_to(12)).map(|_| params.u8() % 2 == 0).collect::<Vec<_>>()),
+        3 => {
+            Selection::from((0..params.up_to(12)).map(|_| params.u8().is_multiple_of(2)).collect::<Vec<_>>())
+        }
         _ => {
             let (start, stop) = (some(params), some(params));
             Selection::Range { start, stop, step: number(params) / 4 + 1 }
@@ -136,25 +138,11 @@ fn wrap(index: i64, length: i64) -> Option<usize> {
 }
 
 fn range(start: Option<i64>, stop: Option<i64>, step: i64, length: i64) -> Option<Vec<usize>> {
-    let clip = |at: i64, low: i64, high: i64| (if at < 0 { at + length } else { at }).clamp(low, high);
-    let mut out = Vec::new();
-    if step > 0 {
-        let (mut at, end) =
-            (start.map_or(0, |s| clip(s, 0, length)), stop.map_or(length, |s| clip(s, 0, length)));
-        while at < end {
-            out.push(at as usize);
-            at += step;
-        }
-    } else if step < 0 {
-        let last = length - 1;
-        let (mut at, end) =
-            (start.map_or(last, |s| clip(s, -1, last)), stop.map_or(-1, |s| clip(s, -1, last)));
-        while at > end {
-            out.push(at as usize);
-            at += step;
-        }
-    } else {
-        return None;
-    }
-    Some(out)
+    let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
+    let clip = |at: i64| (if at < 0 { at + length } else { at }).clamp(low, high);
+    let first = start.map_or(if step > 0 { low } else { high }, clip);
+    let last = stop.map_or(if step > 0 { high } else { low }, clip);
+    let before_end = |at: &i64| if step > 0 { *at < last } else { *at > last };
+    let positions = std::iter::successors(Some(first), |at| Some(at + step)).take_while(before_end);
+    (step != 0).then(|| positions.map(|at| at as usize).collect())
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use b2_chunk::{Chunk, ChunkReader, ChunkRef, Container, DParams, LazyChunk, LazyHead, Limits, Plugins};
-use b2_codecs::fuzzing as loops;
-use b2_filters::{available_kernels, fuzzing as kernels};
+use b2_filters::available_kernels;
 
 use crate::checks::{filled, same};
 use crate::dice::Dice;
+use crate::internals::{kernels, loops};
 
 /// Maximum uncompressed size of a chunk, in bytes.
 const MAX_PLAIN: u64 = 1 << 18;

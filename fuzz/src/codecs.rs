@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use b2_codecs::{Codec, CodecContext, CodecId, Encoded, fuzzing};
+use b2_codecs::{Codec, CodecContext, CodecId, Encoded};
 
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
+use crate::internals::loops;
 
 /// Maximum uncompressed size of a stream that is decoded.
 const MAX_PLAIN: usize = 1 << 16;
@@ -43,11 +44,11 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
         .blockshape(&shape)
         .dict((flags & 1 != 0).then_some(dict));
     let codec = codec(id);
-    let all = fuzzing::available();
+    let all = loops::available();
     let mut reference = None;
     // The portable loops run last, so that their result is the reference.
     for isa in all.iter().rev() {
-        fuzzing::force(Some(isa));
+        loops::force(Some(isa));
         let outcome = filled(len, |dst| {
             codec.decoder(&cx).and_then(|mut decoder| decoder.decode(stream, dst)).map_err(|error| match id {
                 // The C library keeps literals in the unused part of the destination. Depending on what they overwrite,
@@ -68,7 +69,7 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
     let Some(whole) = reference else { return };
     let mut dice = Dice::of(data);
     for isa in [all[0], all[all.len() - 1]] {
-        fuzzing::force(Some(isa));
+        loops::force(Some(isa));
         let part = dice.below(len + 1);
         let start = filled(part, |dst| codec.decoder(&cx)?.decode_start(stream, dst, len));
         if let Ok(whole) = &whole {
@@ -91,7 +92,7 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
             assert!(roomy[..len] == **whole, "{isa}: other bytes with room");
         }
     }
-    fuzzing::force(None);
+    loops::force(None);
 }
 
 /// Checks that an encoder's output decodes to its input, stays inside the output buffer, and is the same on a second
@@ -149,10 +150,10 @@ pub(crate) fn roundtrip(data: &[u8]) {
     })
     .expect("only lack of room keeps an encoder from its work");
     let Some(len @ 0..usize::MAX) = len else { return };
-    for isa in fuzzing::available() {
-        fuzzing::force(Some(isa));
+    for isa in loops::available() {
+        loops::force(Some(isa));
         let plain = filled(src.len(), |dst| codec.decoder(&cx)?.decode(&encoded[..len], dst));
         assert!(plain.as_deref() == Ok(&src[..]), "{id:?} level {clevel} does not come back");
     }
-    fuzzing::force(None);
+    loops::force(None);
 }

@@ -1,9 +1,10 @@
 //! Filters with arbitrary parameters on blocks of any size, with every kernel.
 
-use b2_filters::{FilterContext, FilteredBlock, available_kernels, builtin, fuzzing};
+use b2_filters::{FilterContext, FilteredBlock, available_kernels, builtin};
 
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
+use crate::internals::kernels;
 
 /// The input holds filter, parameters and shape, followed by the block.
 pub(crate) fn run(data: &[u8]) {
@@ -42,7 +43,7 @@ pub(crate) fn run(data: &[u8]) {
     let dice = &mut Dice::of(data);
     let (mut backward, mut forward) = (None, None);
     for kernel in available_kernels() {
-        fuzzing::force(Some(kernel));
+        kernels::force(Some(kernel));
         let streaming = cx.streaming(dice.one_in(3));
         let back = filled(block.len(), |dst| filter.backward(&streaming, meta, &block, dst));
         let forth = filled(block.len(), |dst| filter.forward(&streaming, meta, &block, dst));
@@ -59,7 +60,7 @@ pub(crate) fn run(data: &[u8]) {
         agree(&mut backward, back, kernel);
         agree(&mut forward, forth, kernel);
     }
-    fuzzing::force(None);
+    kernels::force(None);
 }
 
 type FilterResult = Result<Vec<u8>, String>;

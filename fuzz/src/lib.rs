@@ -1,16 +1,18 @@
 //! The implementation of the fuzz targets of b2kit (docs/contributing/fuzzing.md). Each target is a function of bytes; the files in
-//! `fuzz_targets/` only name them.
+//! `bin/` only name them.
+
+#![deny(unsafe_code)]
 
 mod arrays;
 mod checks;
 mod chunk;
-#[cfg(feature = "cli")]
 mod cli;
 mod codecs;
 mod dice;
 mod filters;
 mod frame;
 mod hdf5;
+mod internals;
 mod memory;
 mod meta;
 mod msgpack;

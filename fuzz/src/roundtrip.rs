@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use b2_chunk::{CParams, Chunk, CodecId, Compression, DParams, FilterSlot, SpecialKind};
-use b2_codecs::fuzzing as loops;
-use b2_filters::{available_kernels, fuzzing as kernels};
+use b2_filters::available_kernels;
 use b2_frame::{EditOptions, FrameEditor, FrameParams, FrameWriter, SuperChunk};
 
 use crate::checks::filled;
 use crate::chunk::plugins;
 use crate::dice::{Dice, Params};
+use crate::internals::{kernels, loops};
 use crate::mutate;
 
 /// The input is a seed for the parameters, followed by data.

@@ -4,6 +4,9 @@ use b2_codecs::CodecId;
 
 /// Called once, before the first input. Makes all parallel work run on the calling thread.
 pub fn init() {
+    if !cfg!(fuzzing) {
+        panic!("built without --cfg fuzzing: use fuzz/run.py");
+    }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
     pool.build_global().expect("the first to ask for threads");
 }
@@ -66,13 +69,10 @@ targets! {
     /// Edits of a frame, compared with a model.
     edit => |data| crate::roundtrip::edit(data);
     /// Command-line arguments.
-    #[cfg(feature = "cli")]
     cli => |data| crate::cli::arguments(data);
     /// Files passed to the commands that read: archives, frames in frames, `.npy`, chunks.
-    #[cfg(feature = "cli")]
     store => |data| crate::cli::file(data);
     /// Directories passed to the commands that read.
-    #[cfg(feature = "cli")]
     store_dir => |data| crate::cli::directory(data);
     /// An HDF5 or NetCDF file: its names, attributes and items.
     hdf5 => |data| crate::hdf5::run(data);

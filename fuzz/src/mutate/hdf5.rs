@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use b2_hdf5::fuzzing::lookup3;
 use b2_testkit::hdf5::{SIGNATURES, checked_blocks, seal};
 use b2_testkit::hostile::Number;
 
 use super::{Rng, raw};
+use crate::internals::lookup3;
 
 /// The signatures of metadata blocks without a checksum.
 const UNCHECKED: [&[u8; 4]; 6] = [b"TREE", b"SNOD", b"HEAP", b"GCOL", b"FHDB", b"CDF\x01"];
