@@ -29,7 +29,7 @@ fn call(engine: &mut Engine, file: &Bytes, command: &str) -> String {
     loop {
         engine.poll();
         if let Some((_, result)) = engine.done() {
-            return result.expect("it is read").json;
+            return result.expect("it is read").json.to_string();
         }
         while let Some(ask) = engine.ask() {
             let HostRequest::Read { request, range, .. } = ask else { continue };

@@ -8,10 +8,10 @@ use std::io;
 
 use b2_frame::Version;
 use bytes::Bytes;
+use serde_json::json;
 
 use crate::engine::Engine;
 use crate::host::{HostRequest, HostResponse};
-use crate::json::Object;
 
 #[derive(Default)]
 struct AbiState {
@@ -106,39 +106,29 @@ export! {
         with(|room| {
             room.bytes = Vec::new();
             if let Some(ask) = room.engine.ask() {
-                let object = Object::new();
-                room.json = match ask {
-                    HostRequest::Read { request, file, chunk, range } => {
-                        let object = object
-                            .int("read", request.into())
-                            .int("file", file.into())
-                            .int("start", range.start)
-                            .int("end", range.end);
-                        match chunk {
-                            Some(chunk) => object.int("chunk", chunk.into()),
-                            None => object,
-                        }
+                let ask = match ask {
+                    HostRequest::Read { request, file, chunk: None, range } => {
+                        json!({"read": request, "file": file, "start": range.start, "end": range.end})
                     }
-                    HostRequest::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
-                    HostRequest::Forget { request } => object.int("forget", request.into()),
-                }
-                .finish();
+                    HostRequest::Read { request, file, chunk: Some(chunk), range } => {
+                        json!({"read": request, "file": file, "start": range.start, "end": range.end, "chunk": chunk})
+                    }
+                    HostRequest::Length { request, file } => json!({"length": request, "file": file}),
+                    HostRequest::Forget { request } => json!({"forget": request}),
+                };
+                room.json = ask.to_string();
                 return 1;
             }
             let Some((task, result)) = room.engine.done() else { return 0 };
-            let object = Object::new().int("task", task.into());
-            match result {
+            let (json, kind) = match result {
                 Ok(answer) => {
-                    let json = if answer.json.is_empty() { "{}" } else { &answer.json };
-                    room.json = object.raw("answer", json).finish();
                     room.bytes = answer.bytes;
-                    2
+                    (json!({"task": task, "answer": answer.json}), 2)
                 }
-                Err(words) => {
-                    room.json = object.text("error", &words).finish();
-                    3
-                }
-            }
+                Err(words) => (json!({"task": task, "error": words}), 3),
+            };
+            room.json = json.to_string();
+            kind
         })
     }
 }

@@ -12,10 +12,10 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use anyhow::{Context, Result, bail};
 use b2_core::Report;
 use b2_view::edges::Coordinates;
+use serde_json::{Value, json};
 
 use crate::file::OpenFile;
 use crate::host::{Host, HostRequest};
-use crate::json::Object;
 use crate::look::{self, LookRequest, Picture};
 use crate::npy;
 
@@ -23,17 +23,21 @@ use crate::npy;
 pub type TaskResult = (u32, Result<TaskOutput, String>);
 
 /// The output of a command.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutput {
-    /// JSON, an object.
-    pub json: String,
+    /// An object.
+    pub json: Value,
     /// Pixels or items.
     pub bytes: Vec<u8>,
 }
 
 impl TaskOutput {
-    fn json(json: String) -> Self {
+    fn json(json: Value) -> Self {
         Self { json, bytes: Vec::new() }
+    }
+
+    fn bytes(bytes: Vec<u8>) -> Self {
+        Self { json: json!({}), bytes }
     }
 }
 
@@ -182,7 +186,7 @@ async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Res
         files.next = files.next.wrapping_add(1);
         let handle = files.next;
         files.open.insert(handle, Rc::new(opened));
-        TaskOutput::json(Object::new().int("handle", handle.into()).raw("file", &described).finish())
+        TaskOutput::json(json!({"handle": handle, "file": described}))
     };
     Ok(match command.name.as_str() {
         "open" => keep(OpenFile::open(&host, command.number("file")?, command.text("name")).await?),
@@ -198,7 +202,7 @@ async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Res
             files.looks.remove(&handle()?);
             let closed = handle()?;
             files.points.retain(|(of, _), _| *of != closed);
-            TaskOutput::default()
+            TaskOutput::bytes(Vec::new())
         }
         "axes" => TaskOutput::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
         "look" => {
@@ -214,15 +218,14 @@ async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Res
         }
         "values" => {
             let (look, scale) = (seen()?, scale(&*seen()?)?);
-            let bytes = look.values(scale).flat_map(f64::to_le_bytes).collect();
-            TaskOutput { json: "{}".to_owned(), bytes }
+            TaskOutput::bytes(look.values(scale).flat_map(f64::to_le_bytes).collect())
         }
         "points" => {
             let dim = command.number("dim")?;
             let len = opened()?.items()?.2.get(dim).copied().context("there is no such dimension")?;
             let points = opened_as("of")?.points(len).await?;
             files.borrow_mut().points.insert((handle()?, dim), points);
-            TaskOutput::default()
+            TaskOutput::bytes(Vec::new())
         }
         "edges" => {
             let (look, handle, names) = (seen()?, handle()?, opened()?.items()?.1.names);
@@ -236,14 +239,13 @@ async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Res
             let points = |dim| files.points.get(&(handle, dim));
             TaskOutput::json(look.cell(command.number("row")?, command.number("column")?, points)?)
         }
-        "item" => TaskOutput::json(Object::new().text("value", &opened()?.item().await?).finish()),
+        "item" => TaskOutput::json(json!({"value": opened()?.item().await?})),
         "chunks" => {
-            let bytes = opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect();
-            TaskOutput { json: "{}".to_owned(), bytes }
+            TaskOutput::bytes(opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect())
         }
         "npy" => {
             let part = npy::part(&*opened()?, command.text("slice"), command.number("part")?).await?;
-            TaskOutput { json: Object::new().flag("more", part.more).finish(), bytes: part.bytes }
+            TaskOutput { json: json!({"more": part.more}), bytes: part.bytes }
         }
         name => bail!("the page asks for {name}, which this engine does not know"),
     })

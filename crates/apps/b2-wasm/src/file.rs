@@ -5,17 +5,17 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
-use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
+use b2_frame::{Checksums, Entry, INDEXES, SuperChunk};
 use b2_store::{MemberKind, MemberLocation};
 use b2_view::edges::{Coordinates, MAX_COORDINATES};
 use b2_view::items;
 use b2_view::labels::{Labels, shown_dtype};
 use b2_view::numbers::Numbers;
 use b2nd::{Dtype, NdArray};
+use serde_json::{Map, Value, json};
 
 use crate::frame;
 use crate::host::Host;
-use crate::json::{Object, quoted};
 use crate::others::guess;
 use crate::source::{File, Source};
 use crate::store;
@@ -74,17 +74,16 @@ impl OpenFile {
 
     /// Describes the file.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub fn describe(&self) -> Value {
         match self {
-            Self::Array(array) => of_array(array),
+            Self::Array(array) => of_array(array.array()),
             Self::Frame(frame) => {
-                let object = Object::new().text("kind", "frame").ints("shape", &[items(frame)]);
-                let chunk = frame.super_chunk().chunksize() as u64;
-                let block = frame.super_chunk().header().blocksize() as u64;
-                let size = frame.super_chunk().itemsize().max(1) as u64;
-                let dtype = plain_dtype(frame.super_chunk().itemsize());
-                let object = object.ints("chunks", &[chunk / size]).ints("blocks", &[block / size]);
-                of_frame(of_items(object, &dtype), frame.super_chunk()).finish()
+                let shape = [items(frame)];
+                let frame = frame.super_chunk();
+                let size = frame.itemsize().max(1);
+                let [chunks, blocks] = [frame.chunksize(), frame.header().blocksize()].map(|n| [n / size]);
+                let array = json!({"kind": "frame", "shape": shape, "chunks": chunks, "blocks": blocks});
+                joined([array, of_items(&plain_dtype(frame.itemsize())), of_frame(frame)])
             }
             Self::Store(store) => {
                 let member = |(key, member): (&String, &b2_store::Member)| {
@@ -100,17 +99,9 @@ impl OpenFile {
                         MemberLocation::Unreadable(why) => (0, why.as_str()),
                         _ => (0, ""),
                     };
-                    Object::new()
-                        .text("key", key)
-                        .text("kind", kind)
-                        .int("len", len)
-                        .text("why", why)
-                        .finish()
+                    json!({"key": key, "kind": kind, "len": len, "why": why})
                 };
-                Object::new()
-                    .text("kind", "store")
-                    .list("members", store.members().iter().map(member))
-                    .finish()
+                json!({"kind": "store", "members": store.members().iter().map(member).collect::<Value>()})
             }
         }
     }
@@ -207,70 +198,68 @@ fn plain_dtype(size: usize) -> Dtype {
     }
 }
 
-fn of_items(object: Object, dtype: &Dtype) -> Object {
+/// An object with the members of all of these.
+fn joined(objects: impl IntoIterator<Item = Value>) -> Value {
+    let members = objects.into_iter().filter_map(|object| match object {
+        Value::Object(members) => Some(members),
+        _ => None,
+    });
+    Value::Object(members.flatten().collect::<Map<_, _>>())
+}
+
+fn of_items(dtype: &Dtype) -> Value {
     let drawn = |field: Option<&str>| Numbers::new(dtype, field, Vec::new()).is_ok();
-    let field = |field: &b2nd::Field| {
-        let drawn = drawn(Some(&field.name));
-        Object::new()
-            .text("name", &field.name)
-            .text("dtype", field.dtype.as_str())
-            .flag("drawn", drawn)
-            .finish()
-    };
-    object
-        .text("dtype", &short(dtype.as_str()))
-        .int("itemsize", dtype.itemsize() as u64)
-        .flag("drawn", drawn(None))
-        .list("fields", dtype.fields().unwrap_or_default().iter().map(field))
+    let field = |field: &b2nd::Field| json!({"name": field.name, "dtype": field.dtype.as_str(), "drawn": drawn(Some(&field.name))});
+    json!({
+        "dtype": short(dtype.as_str()),
+        "itemsize": dtype.itemsize(),
+        "drawn": drawn(None),
+        "fields": dtype.fields().unwrap_or_default().iter().map(field).collect::<Value>(),
+    })
 }
 
-fn of_array(array: &AsyncNdArray<Source>) -> String {
-    let known: &NdArray = array.array();
-    let labels = Labels::of(known);
-    let object = Object::new()
-        .text("kind", "array")
-        .ints("shape", known.shape())
-        .ints("chunks", known.chunkshape())
-        .ints("blocks", known.blockshape())
-        .list("names", labels.names.iter().map(|name| quoted(&short(name))))
-        .text("unit", &short(&labels.unit));
-    of_frame(of_items(object, &shown_dtype(known)), known.super_chunk()).finish()
+fn of_array(array: &NdArray) -> Value {
+    let labels = Labels::of(array);
+    let own = json!({
+        "kind": "array",
+        "shape": array.shape(),
+        "chunks": array.chunkshape(),
+        "blocks": array.blockshape(),
+        "names": labels.names.iter().map(|name| short(name)).collect::<Value>(),
+        "unit": short(&labels.unit),
+    });
+    joined([own, of_items(&shown_dtype(array)), of_frame(array.super_chunk())])
 }
 
-fn of_frame(object: Object, frame: &SuperChunk) -> Object {
+fn of_frame(frame: &SuperChunk) -> Value {
     let header = frame.header();
     let filters = header.filters();
-    let filters = filters.iter().filter(|slot| slot.id.0 != 0).map(|slot| quoted(&slot.id.to_string()));
+    let filters = filters.iter().filter(|slot| slot.id.0 != 0).map(|slot| slot.id.to_string());
+    let meta = frame.metalayers().iter().map(|(name, value)| pair(&String::from_utf8_lossy(name), value));
     let names = frame.vlmetalayers().names().filter(|name| name != INDEXES);
     let attrs = names.map(|name| {
-        let value = frame.vlmetalayers().get(name.as_bytes()).ok().flatten().unwrap_or_default();
-        pair(&name, &msgpack(&value))
+        pair(&name, &frame.vlmetalayers().get(name.as_bytes()).ok().flatten().unwrap_or_default())
     });
-    object
-        .int("nbytes", frame.nbytes())
-        .int("cbytes", frame.cbytes())
-        .int("nchunks", frame.nchunks() as u64)
-        .text("codec", &header.codec().to_string())
-        .int("level", header.level().into())
-        .list("filters", filters)
-        .text(
-            "checksums",
-            match frame.checksums() {
-                Checksums::None => "none",
-                Checksums::Ok => "yes: verified when reading",
-                Checksums::Changed => "outdated: changed by a program that does not update them",
-            },
-        )
-        .list("meta", metalayers(frame.metalayers()))
-        .list("attrs", attrs.collect::<Vec<_>>())
+    json!({
+        "nbytes": frame.nbytes(),
+        "cbytes": frame.cbytes(),
+        "nchunks": frame.nchunks(),
+        "codec": header.codec().to_string(),
+        "level": header.level(),
+        "filters": filters.collect::<Value>(),
+        "checksums": match frame.checksums() {
+            Checksums::None => "none",
+            Checksums::Ok => "yes: verified when reading",
+            Checksums::Changed => "outdated: changed by a program that does not update them",
+        },
+        "meta": meta.collect::<Value>(),
+        "attrs": attrs.collect::<Value>(),
+    })
 }
 
-fn metalayers(layers: &Metalayers) -> Vec<String> {
-    layers.iter().map(|(name, value)| pair(&String::from_utf8_lossy(name), &msgpack(value))).collect()
-}
-
-fn pair(name: &str, value: &str) -> String {
-    format!("[{},{}]", quoted(&short(name)), quoted(value))
+/// A metalayer: its name, and its value as text.
+fn pair(name: &str, value: &[u8]) -> Value {
+    json!([short(name), msgpack(value)])
 }
 
 /// The value of a metalayer as text.

@@ -16,7 +16,6 @@ pub mod engine;
 pub mod file;
 pub mod frame;
 pub mod host;
-pub mod json;
 pub mod look;
 pub mod npy;
 mod others;

@@ -12,9 +12,9 @@ use b2_view::numbers::{NoNumbers, Numbers};
 use b2_view::slice::{Axis, parse, resolve};
 use b2_view::ticks::ValueFormat;
 use b2nd::Dtype;
+use serde_json::{Value, json};
 
 use crate::file::OpenFile;
-use crate::json::{Object, number, quoted};
 
 /// Minimum cost of a block, in equivalent decoded bytes.
 const MIN_BLOCK_COST: u64 = 16 << 10;
@@ -77,16 +77,9 @@ pub fn axes(slice: &str, shape: &[u64]) -> Result<Vec<Axis>> {
 ///
 /// # Errors
 /// As for [`axes`].
-pub fn describe(slice: &str, shape: &[u64]) -> Result<String> {
-    let axis = |axis: &Axis| {
-        Object::new()
-            .int("start", axis.start)
-            .number("step", axis.step as f64)
-            .int("len", axis.len)
-            .flag("dropped", axis.dropped)
-            .finish()
-    };
-    Ok(Object::new().list("axes", axes(slice, shape)?.iter().map(axis)).finish())
+pub fn describe(slice: &str, shape: &[u64]) -> Result<Value> {
+    let axis = |Axis { start, step, len, dropped }| json!({"start": start, "step": step, "len": len, "dropped": dropped});
+    Ok(json!({"axes": axes(slice, shape)?.into_iter().map(axis).collect::<Value>()}))
 }
 
 /// Returns the error for items that cannot be drawn.
@@ -169,13 +162,9 @@ impl Picture {
 
     /// Describes what was read.
     #[must_use]
-    pub fn describe(&self) -> String {
-        Object::new()
-            .int("height", self.at[0].len() as u64)
-            .int("width", self.at[1].len() as u64)
-            .ints("steps", &self.steps)
-            .int("every", self.every)
-            .finish()
+    pub fn describe(&self) -> Value {
+        let [height, width] = self.at.each_ref().map(Vec::len);
+        json!({"height": height, "width": width, "steps": self.steps, "every": self.every})
     }
 
     /// Returns the positions of the pixels along rows or columns in the selection.
@@ -204,7 +193,7 @@ impl Picture {
 
     /// Colours the pixels: returns a legend, and red, green, blue and opacity, row by row.
     #[must_use]
-    pub fn paint(&self, scale: Scale) -> (String, Vec<u8>) {
+    pub fn paint(&self, scale: Scale) -> (Value, Vec<u8>) {
         let mut pixels = Vec::with_capacity(self.values.len().saturating_mul(4));
         let (mut missing, mut bars) = (0, [0_u64; HISTOGRAM_BARS]);
         for value in &self.values {
@@ -233,17 +222,15 @@ impl Picture {
         names: &[String],
         most: &[usize],
         points: impl Fn(usize) -> Option<&'a Coordinates>,
-    ) -> String {
+    ) -> Value {
         // A line has columns only.
         let windows = self.windows.iter().skip(2 - self.dims.len());
         let edges = self.dims.iter().zip(windows).zip(most).filter_map(|((dim, window), most)| {
             let name = names.get(*dim).cloned().unwrap_or_else(|| format!("dimension {dim}"));
             let edge = edge(&name, points(*dim), *self.axes.get(*dim)?, window, (*most).min(MAX_TICKS));
-            let marks =
-                edge.marks.iter().map(|(place, text)| format!("[{},{}]", number(*place), quoted(text)));
-            Some(Object::new().text("title", &edge.title).list("marks", marks).finish())
+            Some(json!({"title": edge.title, "marks": edge.marks}))
         });
-        Object::new().list("edges", edges).finish()
+        json!({"edges": edges.collect::<Value>()})
     }
 
     /// Describes a pixel: the position of its item, its coordinates if any, and its value formatted like NumPy.
@@ -255,7 +242,7 @@ impl Picture {
         row: usize,
         column: usize,
         points: impl Fn(usize) -> Option<&'a Coordinates>,
-    ) -> Result<String> {
+    ) -> Result<Value> {
         let size = self.dtype.itemsize();
         let place = |d: usize, k: usize| self.places(d).get(k).copied().context("there is no such pixel");
         let places = [place(0, row)?, place(1, column)?];
@@ -272,15 +259,14 @@ impl Picture {
                 *position = axis.position(*place);
             }
         }
-        let label = |(dim, at): (usize, &u64)| {
-            quoted(&points(dim).map_or_else(String::new, |points| points.label(*at)))
-        };
-        Ok(Object::new()
-            .ints("position", &position)
-            .list("points", position.iter().enumerate().map(label))
-            .text("value", &items::item(&self.dtype, item))
-            .number("number", self.values.get(at).copied().unwrap_or(f64::NAN))
-            .finish())
+        let label =
+            |(dim, at): (usize, &u64)| points(dim).map_or_else(String::new, |points| points.label(*at));
+        Ok(json!({
+            "position": position,
+            "points": position.iter().enumerate().map(label).collect::<Value>(),
+            "value": items::item(&self.dtype, item),
+            "number": self.values.get(at),
+        }))
     }
 }
 
@@ -290,34 +276,28 @@ fn legend(
     integers: Option<[i128; 2]>,
     missing: u64,
     bars: &[u64],
-) -> String {
+) -> Value {
     // Integers have all of their digits.
     let end = |k: usize, x: f64| match integers.and_then(|ends| ends.get(k).copied()) {
         Some(int) if int as f64 == x => int.to_string(),
         _ => format.date(x).unwrap_or_default(),
     };
     let (low, high) = (scale.range.low, scale.range.high);
-    let marks = format.marks(low, high, 5, scale.log);
-    let marks = marks.iter().map(|(x, text)| {
-        // From the top.
-        format!("[{},{}]", number(1.0 - scale.share(*x)), quoted(text))
-    });
-    let colours = (0..=32).map(|k| {
-        let [r, g, b] = scale.map.at(f64::from(k) / 32.0);
-        format!("[{r},{g},{b}]")
-    });
-    let [r, g, b] = scale.map.missing();
-    Object::new()
-        .number("low", scale.range.low)
-        .number("high", scale.range.high)
-        .text("first", &end(0, low))
-        .text("last", &end(1, high))
-        .list("marks", marks)
-        .int("missing", missing)
-        .ints("bars", bars)
-        .list("colours", colours)
-        .raw("none", &format!("[{r},{g},{b}]"))
-        .finish()
+    let marks = format.marks(low, high, 5, scale.log).into_iter();
+    // From the top.
+    let marks = marks.map(|(x, text)| json!([1.0 - scale.share(x), text]));
+    let colours = (0..=32).map(|k| json!(scale.map.at(f64::from(k) / 32.0)));
+    json!({
+        "low": low,
+        "high": high,
+        "first": end(0, low),
+        "last": end(1, high),
+        "marks": marks.collect::<Value>(),
+        "missing": missing,
+        "bars": bars,
+        "colours": colours.collect::<Value>(),
+        "none": scale.map.missing(),
+    })
 }
 
 /// The chunks and blocks along the drawn dimensions, and the cost of a block.
