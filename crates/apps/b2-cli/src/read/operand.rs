@@ -28,21 +28,21 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// Opens the input of a command that writes to `beside`, which must be another file. Anything but a regular file,
-    /// including `-` for standard input, is first copied to a temporary file next to `beside`.
+    /// Opens the input of a command that writes to `output`, which must be another file. Anything but a regular file,
+    /// including `-` for standard input, is first copied to a temporary file next to `output`.
     ///
     /// # Errors
     /// Fails if the input cannot be read, or if it is an incomplete `.npy` file. Errors name the input.
-    pub(crate) fn open(path: &Path, beside: &Path) -> Result<Self> {
-        refuse_same(beside, path)?;
-        Self::look(path, beside)
+    pub(crate) fn open(path: &Path, output: &Path) -> Result<Self> {
+        refuse_same(output, path)?;
+        Self::look(path, output)
     }
 
-    /// Opens the input of a command that does not write a file. For `beside` see [`open`](Self::open).
-    pub(crate) fn look(path: &Path, beside: &Path) -> Result<Self> {
+    /// Opens the input of a command that does not write a file. For `output` see [`open`](Self::open).
+    pub(crate) fn look(path: &Path, output: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let opened = || -> Result<Self> {
-            let (file, len) = open(path, beside)?;
+            let (file, len) = open(path, output)?;
             let npy = NpyHeader::alone(&file, len)?;
             Ok(Self { name: name.clone(), file, len, npy })
         };
@@ -54,11 +54,11 @@ impl Operand {
     ///
     /// # Errors
     /// Same as [`open`](Self::open). Also fails if anything else follows.
-    pub(crate) fn each(path: &Path, beside: &Path) -> Result<Vec<Self>> {
-        refuse_same(beside, path)?;
+    pub(crate) fn each(path: &Path, output: &Path) -> Result<Vec<Self>> {
+        refuse_same(output, path)?;
         let name = path.display().to_string();
         let opened = || -> Result<Vec<Self>> {
-            let (file, len) = open(path, beside)?;
+            let (file, len) = open(path, output)?;
             let (mut arrays, mut at) = (Vec::new(), 0);
             while at < len || arrays.is_empty() {
                 let Some(header) = NpyHeader::at(&file, at, len)? else {
@@ -94,7 +94,7 @@ impl Operand {
     ///
     /// # Errors
     /// Same as for these functions. Also fails if standard input is given twice.
-    pub(crate) fn several(paths: &[PathBuf], beside: &Path, each: bool) -> Result<Vec<Self>> {
+    pub(crate) fn several(paths: &[PathBuf], output: &Path, each: bool) -> Result<Vec<Self>> {
         if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
             return Err(Usage("-: standard input can only be read once".into()).into());
         }
@@ -102,17 +102,17 @@ impl Operand {
         let mut inputs = Vec::with_capacity(paths.len());
         for path in paths {
             match each {
-                true => inputs.extend(Self::each(path, beside)?),
-                false => inputs.push(Self::open(path, beside)?),
+                true => inputs.extend(Self::each(path, output)?),
+                false => inputs.push(Self::open(path, output)?),
             }
         }
         Ok(inputs)
     }
 
     /// Opens the input as raw bytes, whatever it contains.
-    pub(crate) fn raw(path: &Path, beside: &Path) -> Result<Self> {
+    pub(crate) fn raw(path: &Path, output: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let (file, len) = open(path, beside).with_context(|| name.clone())?;
+        let (file, len) = open(path, output).with_context(|| name.clone())?;
         Ok(Self { name, file, len, npy: None })
     }
 
@@ -256,8 +256,8 @@ impl Operand {
     }
 
     /// The bytes of all items in C order, as an array of bytes. Fortran order is converted first, in a temporary file
-    /// next to `beside`.
-    pub(crate) fn into_bytes(mut self, beside: &Path, quiet: bool) -> Result<Items> {
+    /// next to `output`.
+    pub(crate) fn into_bytes(mut self, output: &Path, quiet: bool) -> Result<Items> {
         let nbytes = self.nbytes();
         let turned = self.npy.take_if(|header| header.fortran_order && header.shape.len() > 1);
         if let Some(header) = turned {
@@ -265,7 +265,7 @@ impl Operand {
             let name = self.name.clone();
             self.npy = Some(header.clone());
             let items = self.into_items(&header.shape, itemsize, true)?;
-            let mut spool = spool(beside)?;
+            let mut spool = spool(output)?;
             let axes = slice::resolve(&[], &header.shape)?;
             let whole = &header.shape;
             let mut buffer = Vec::new();
@@ -320,7 +320,7 @@ pub(crate) fn refuse_url_input(path: &Path) -> Result<()> {
 }
 
 /// Opens the input and returns its length.
-fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
+fn open(path: &Path, output: &Path) -> Result<(File, u64)> {
     refuse_url_input(path)?;
     let mut stream: Box<dyn Read> = if is_stdin(path) {
         crate::process::capture::check_stdin()?;
@@ -334,7 +334,7 @@ fn open(path: &Path, beside: &Path) -> Result<(File, u64)> {
         }
         Box::new(file)
     };
-    let mut spool = spool(beside)?;
+    let mut spool = spool(output)?;
     let len = io::copy(&mut stream, &mut spool)?;
     Ok((spool, len))
 }
