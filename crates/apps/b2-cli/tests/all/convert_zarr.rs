@@ -355,3 +355,22 @@ fn arrays_are_exchanged_with_zarr_python() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.stdout, b"150 cases\n");
 }
+
+/// Items may be longer than the 255 bytes that fit in a chunk of Blosc.
+#[test]
+fn long_items_are_unshuffled() {
+    let folder = Folder::new();
+    let items: Vec<u8> = (0..3 * 300_usize).map(|n| (n % 251) as u8 + 1).collect();
+    let filters = json!([{"id": "shuffle", "elementsize": 300}]);
+    folder.json(
+        "in.zarr/.zarray",
+        &json!({
+            "zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "|S300", "fill_value": null, "order": "C",
+            "compressor": null, "filters": filters,
+        }),
+    );
+    let planes: Vec<u8> = (0..300).flat_map(|k| [items[k], items[300 + k], items[600 + k]]).collect();
+    folder.bytes("in.zarr/0", &planes);
+    folder.change(&["convert", "in.zarr", "out.b2nd"]);
+    assert_eq!(folder.ok(&["cat", "out.b2nd"]), items);
+}

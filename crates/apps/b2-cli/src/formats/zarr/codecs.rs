@@ -299,7 +299,7 @@ fn numcodecs(name: &str, parameters: &Map<String, Json>, dtype: &Dtype) -> Resul
         "gzip" => Step::Compress(Compression::Gzip),
         "lz4" => Step::Compress(Compression::Lz4),
         "blosc" | "blosc2" => Step::Compress(Compression::Blosc),
-        "shuffle" => Step::Shuffle(size().unwrap_or(4).clamp(1, 255)),
+        "shuffle" => Step::Shuffle(size().unwrap_or(4).max(1)),
         "crc32c" => Step::Crc32c,
         _ => match Filter::of(name, parameters, dtype).with_context(|| format!("filter {name}"))? {
             Some(filter) => Step::Filter(filter),

@@ -62,7 +62,6 @@ impl Number {
         };
         let kind = match code {
             'M' | 'm' => 'i',
-            'b' => 'u',
             code => *code,
         };
         fits.then_some(Self { kind, size, big_endian: *big_endian })
@@ -90,6 +89,7 @@ impl Number {
         }
         let bits = u64::from_le_bytes(bytes);
         Some(match (self.kind, self.size) {
+            ('b', _) => Value::Int((bits != 0).into()),
             ('u', _) => Value::Int(bits.into()),
             ('i', size) => {
                 let unused = u32::try_from(64_usize.checked_sub(size.checked_mul(8)?)?).ok()?;
@@ -106,8 +106,16 @@ impl Number {
         #[expect(clippy::cast_possible_truncation, reason = "the nearest number of this size")]
         let bytes: [u8; 8] = match (self.kind, self.size) {
             ('f', 2) => u64::from(f16::from_f64(value.float()).to_bits()).to_le_bytes(),
-            ('f', 4) => u64::from((value.float() as f32).to_bits()).to_le_bytes(),
+            ('f', 4) => {
+                let float = match value {
+                    #[expect(clippy::cast_precision_loss, reason = "rounded once, as NumPy does")]
+                    Value::Int(n) => n as f32,
+                    Value::Float(x) => x as f32,
+                };
+                u64::from(float.to_bits()).to_le_bytes()
+            }
             ('f', _) => value.float().to_bits().to_le_bytes(),
+            ('b', _) => u64::from(value.float() != 0.0).to_le_bytes(),
             _ => *value.int().to_le_bytes().first_chunk()?,
         };
         let ordered = bytes.iter().take(self.size);
@@ -191,19 +199,34 @@ impl Filter {
                 }
                 items.map(|(src, dst)| to.write(from.read(src)?, dst)).collect::<Option<()>>()
             }
-            Self::ScaleOffset { from, to, scale, offset } => items
-                .map(|(src, dst)| to.write(Value::Float(from.read(src)?.float() / scale + offset), dst))
-                .collect(),
+            Self::ScaleOffset { from, to, scale, offset } => {
+                // Like NumPy, which computes with floats of their own size, and with doubles otherwise.
+                let rounded = |x| match from.kind {
+                    'f' => from.rounded(Value::Float(x)).map(Value::float),
+                    _ => Some(x),
+                };
+                let (scale, offset) = (rounded(scale).unwrap_or(scale), rounded(offset).unwrap_or(offset));
+                items
+                    .map(|(src, dst)| {
+                        let scaled = rounded(from.read(src)?.float() / scale)?;
+                        to.write(Value::Float(rounded(scaled + offset)?), dst)
+                    })
+                    .collect()
+            }
             Self::Delta { from, to } => {
+                // Like NumPy, which adds in the wider of two types of floats.
+                let wide = if (from.kind, to.kind) == ('f', 'f') && from.size > to.size { from } else { to };
                 let mut sum = if to.kind == 'f' { Value::Float(0.0) } else { Value::Int(0) };
                 items
                     .enumerate()
                     .map(|(n, (src, dst))| {
-                        let next = to.rounded(from.read(src)?)?;
+                        let next = wide.rounded(from.read(src)?)?;
                         sum = match (n, sum, next) {
                             (0, ..) => next,
-                            (_, Value::Int(a), Value::Int(b)) => to.rounded(Value::Int(a.wrapping_add(b)))?,
-                            (_, a, b) => to.rounded(Value::Float(a.float() + b.float()))?,
+                            (_, Value::Int(a), Value::Int(b)) => {
+                                wide.rounded(Value::Int(a.wrapping_add(b)))?
+                            }
+                            (_, a, b) => wide.rounded(Value::Float(a.float() + b.float()))?,
                         };
                         to.write(sum, dst)
                     })
@@ -240,8 +263,22 @@ mod tests {
         let scale =
             filter("fixedscaleoffset", &json!({"dtype": "<f4", "astype": "u1", "scale": 10, "offset": 1000}));
         assert_eq!(scale.decode(&[0, 5]).unwrap(), [1000.0_f32, 1000.5].map(f32::to_le_bytes).concat());
+        // Floats are scaled as floats of their size.
+        let floats = filter("fixedscaleoffset", &json!({"dtype": "<f4", "scale": 7.7, "offset": 10}));
+        let decoded = floats.decode(&(-84.0_f32).to_le_bytes()).unwrap();
+        assert_eq!(decoded, (-84.0_f32 / 7.7 + 10.0).to_le_bytes());
+        assert_ne!(decoded, ((-84.0_f64 / 7.7 + 10.0) as f32).to_le_bytes());
+        let wide = filter("delta", &json!({"dtype": "<f2", "astype": "<f8"}));
+        let src = [1.0_f64, 1e-4, 1e-4, 1e-3].map(f64::to_le_bytes).concat();
+        let sums = [1.0, 1.0001, 1.0002, 1.0012].map(|sum| f16::from_f64(sum).to_le_bytes());
+        assert_eq!(wide.decode(&src).unwrap(), sums.concat());
+        let bools = filter("astype", &json!({"encode_dtype": "<f4", "decode_dtype": "|b1"}));
+        assert_eq!(bools.decode(&[0.0_f32, 0.5, 256.0].map(f32::to_le_bytes).concat()).unwrap(), [0, 1, 1]);
         let convert = filter("astype", &json!({"encode_dtype": "<i2", "decode_dtype": "<f4"}));
         assert_eq!(convert.decode(&[255, 255]).unwrap(), (-1.0_f32).to_le_bytes());
+        let large = filter("astype", &json!({"encode_dtype": "<i8", "decode_dtype": "<f4"}));
+        let n = (1_i64 << 60) + (1 << 36) + 1;
+        assert_eq!(large.decode(&n.to_le_bytes()).unwrap(), ((1_u64 << 60) as f32).next_up().to_le_bytes());
         assert_eq!(filter("bitround", &json!({"keepbits": 3})).decode(&[1, 2, 3, 4]).unwrap(), [1, 2, 3, 4]);
     }
 
