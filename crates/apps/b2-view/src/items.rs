@@ -1,5 +1,7 @@
 //! Formats items as text: whole arrays as NumPy prints them, and single values.
 
+use std::borrow::Cow;
+
 use b2nd::{Dtype, DtypeKind, Field};
 
 use crate::date::{NAT, TimeUnit};
@@ -269,9 +271,13 @@ impl ItemReader {
         self.code == 'f'
     }
 
-    /// Whether items are texts, which may contain separators.
-    pub fn is_text(&self) -> bool {
-        matches!(self.code, 'S' | 'U')
+    /// The bytes of an item that is text: those of type S as they are stored, type U as UTF-8.
+    pub fn as_text<'a>(&self, item: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        match self.code {
+            'S' => Some(Cow::Borrowed(Self::trimmed(item))),
+            'U' => Some(Cow::Owned(self.plain(item).into_bytes())),
+            _ => None,
+        }
     }
 
     /// Size of an item in bytes.

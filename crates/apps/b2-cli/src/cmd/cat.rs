@@ -235,7 +235,7 @@ fn values(args: &Args, form: OutputForm, global: Global) -> Result<()> {
     }
     let lines = Lines::new(&dtype, &view.shape(), form.csv).with_context(named)?;
     let mut output = Output::create(args.output.as_deref(), args.force)?;
-    output.send(lines.head().as_bytes())?;
+    output.send(&lines.head())?;
     let mut progress = Progress::new(named(), view.nbytes(), global.quiet || output.is_terminal());
     let itemsize = dtype.itemsize().max(1);
     let batch = lines.batch().saturating_mul(itemsize);
@@ -246,12 +246,12 @@ fn values(args: &Args, form: OutputForm, global: Global) -> Result<()> {
     for piece in view.pieces() {
         view.read(&piece, &mut buffer).with_context(named)?;
         let make = |(k, part): (usize, &[u8])| {
-            let mut text: String = kept().pop().unwrap_or_default();
+            let mut text: Vec<u8> = kept().pop().unwrap_or_default();
             lines.write(first + (k * lines.batch()) as u64, part, &mut text);
             anyhow::Ok(text)
         };
-        let send = |mut text: String| {
-            output.send(text.as_bytes())?;
+        let send = |mut text: Vec<u8>| {
+            output.send(&text)?;
             text.clear();
             kept().push(text);
             Ok(())

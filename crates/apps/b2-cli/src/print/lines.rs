@@ -1,5 +1,8 @@
 //! Writes values as lines of text for other programs: CSV, or columns separated by blanks.
 
+use std::borrow::Cow;
+use std::{iter, slice};
+
 use anyhow::{Result, ensure};
 use b2kit::Dtype;
 
@@ -53,13 +56,13 @@ impl Lines {
     }
 
     /// The header line of CSV, with the names of the fields.
-    pub(crate) fn head(&self) -> String {
+    pub(crate) fn head(&self) -> Vec<u8> {
         let named = self.csv && self.columns.iter().any(|column| !column.name.is_empty());
         if !named {
-            return String::new();
+            return Vec::new();
         }
-        let names: Vec<String> = self.columns.iter().map(|column| quoted(column.name.clone())).collect();
-        format!("{}\n", names.join(","))
+        let names: Vec<_> = self.columns.iter().map(|column| quoted(column.name.as_bytes())).collect();
+        [&names.join(&b","[..])[..], b"\n"].concat()
     }
 
     /// Number of items to convert at a time: text is several times as large as the values.
@@ -68,37 +71,43 @@ impl Lines {
     }
 
     /// Converts items to text, of which the first is number `first` of all.
-    pub(crate) fn write(&self, first: u64, items: &[u8], out: &mut String) {
+    pub(crate) fn write(&self, first: u64, items: &[u8], out: &mut Vec<u8>) {
+        let mut text = String::new();
         let separator = if self.csv { ',' } else { ' ' };
         let mut done = first;
         let (mut line, mut plane) = (first % self.row, first % self.plane);
         for item in items.chunks_exact(self.itemsize) {
             for (k, column) in self.columns.iter().enumerate() {
                 if k > 0 {
-                    out.push(separator);
+                    text.push(separator);
                 }
                 let end = column.offset.saturating_add(column.simple.size());
                 let Some(bytes) = item.get(column.offset..end) else { continue };
-                if self.csv && column.simple.is_text() {
-                    out.push_str(&quoted(column.simple.plain(bytes)));
-                } else {
-                    column.simple.push_plain(out, bytes);
+                match column.simple.as_text(bytes) {
+                    // Text of type S may be in another encoding than UTF-8: its bytes stay as they are.
+                    Some(value) => {
+                        out.extend_from_slice(text.as_bytes());
+                        text.clear();
+                        out.extend_from_slice(&if self.csv { quoted(&value) } else { value });
+                    }
+                    None => column.simple.push_plain(&mut text, bytes),
                 }
             }
             (done, line, plane) = (done + 1, line + 1, plane + 1);
             if line < self.row {
-                out.push(separator);
+                text.push(separator);
                 continue;
             }
             line = 0;
-            out.push('\n');
+            text.push('\n');
             if plane >= self.plane {
                 plane = 0;
                 if done < self.total {
-                    out.push('\n');
+                    text.push('\n');
                 }
             }
         }
+        out.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -130,10 +139,12 @@ fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Re
 }
 
 /// Quotes text as in RFC 4180 if necessary, including empty text, which would be read as a missing value.
-fn quoted(text: String) -> String {
-    if text.is_empty() || text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
+fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.is_empty() || text.iter().any(|byte| b",\"\n\r".contains(byte)) {
+        let doubled =
+            text.iter().flat_map(|byte| if *byte == b'"' { &b"\"\""[..] } else { slice::from_ref(byte) });
+        iter::once(&b'"').chain(doubled).chain(b"\"").copied().collect()
     } else {
-        text
+        Cow::Borrowed(text)
     }
 }

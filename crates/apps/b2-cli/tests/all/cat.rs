@@ -248,3 +248,12 @@ fn empty_texts_are_quoted_in_csv() {
     folder.pack("t", &npy("|S2", false, "(2, 2)", b"ab\0\0\0\0c,"), &[]);
     assert_eq!(folder.ok_text(&["cat", "t", "--csv"]), "ab,\"\"\n\"\",\"c,\"\n");
 }
+
+/// Bytes in another encoding than UTF-8 stay as they are.
+#[test]
+fn texts_of_bytes_are_written_as_they_are() {
+    let folder = Folder::new();
+    folder.pack("t", &npy("|S4", false, "(2, 2)", b"caf\xe9a,\xff\0b\0\0\0\xff\0\"\0"), &[]);
+    assert_eq!(folder.ok(&["cat", "t", "--csv"]), b"caf\xe9,\"a,\xff\"\nb,\"\xff\0\"\"\"\n");
+    assert_eq!(folder.ok(&["cat", "t", "--text"]), b"caf\xe9 a,\xff\nb \xff\0\"\n");
+}
