@@ -96,7 +96,25 @@ pub(crate) fn numbers(value: &Value) -> Vec<Value> {
 /// Returns the numbers of an attribute that [`value`] has converted.
 fn array_numbers(value: &Value) -> Option<Vec<Value>> {
     let (dtype, _, data) = array(value)?;
-    data.chunks_exact(dtype.itemsize().max(1)).map(|item| scalar(dtype.as_str(), item)).collect()
+    let number = |item: &[u8]| match (dtype.as_str(), item) {
+        ("<f2", &[low, high]) | (">f2", &[high, low]) => {
+            Some(Value::F32(half(u16::from_le_bytes([low, high]))))
+        }
+        (dtype, item) => scalar(dtype, item),
+    };
+    data.chunks_exact(dtype.itemsize().max(1)).map(number).collect()
+}
+
+/// Converts a float of 2 bytes.
+fn half(bits: u16) -> f32 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1F), f32::from(bits & 0x3FF));
+    let magnitude = match (exponent, bits & 0x3FF) {
+        (0, _) => fraction * 2_f32.powi(-24),
+        (0x1F, 0) => f32::INFINITY,
+        (0x1F, _) => f32::NAN,
+        _ => (fraction + 1024.0) * 2_f32.powi(exponent.saturating_sub(25)),
+    };
+    if bits >> 15 == 0 { magnitude } else { -magnitude }
 }
 
 /// The dtype, shape and items of an attribute that is an array.

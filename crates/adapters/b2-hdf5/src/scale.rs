@@ -75,9 +75,16 @@ impl Scale {
         if code == 'f' && size != 4 && size != 8 {
             return Err(unsupported(format!("scale_factor, add_offset and missing values of items {dtype}")));
         }
-        if code == 'i' && of("_Unsigned").and_then(Value::as_str) == Some("true") {
-            code = 'u';
-            missing.iter_mut().for_each(|value| unsign(value, size));
+        match (code, of("_Unsigned").and_then(Value::as_str)) {
+            ('i', Some("true")) => {
+                code = 'u';
+                missing.iter_mut().for_each(|value| unsign(value, size));
+            }
+            ('u', Some("false")) => {
+                code = 'i';
+                missing.iter_mut().for_each(|value| sign(value, size));
+            }
+            _ => {}
         }
         let number = |name: &str, value: Option<&Value>| match value.map(|value| (value.as_f64(), value)) {
             None => Ok(None),
@@ -215,9 +222,47 @@ fn unsign(value: &mut Value, size: usize) {
     }
 }
 
+/// Reinterprets an unsigned integer of `size` bytes as signed.
+fn sign(value: &mut Value, size: usize) {
+    if let Some(number) = value.as_u64() {
+        let unused = 64_u32.saturating_sub(u32::try_from(size.saturating_mul(8)).unwrap_or(64));
+        let top = number.checked_shl(unused).unwrap_or(0).cast_signed();
+        *value = top.checked_shr(unused).unwrap_or(0).into();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(dtype: &str, attrs: &[(&str, Value)]) -> Result<Option<Scale>, Hdf5Error> {
+        let attrs: Vec<_> = attrs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        Scale::of_attributes("v", &Dtype::parse(dtype).unwrap(), &attrs)
+    }
+
+    #[test]
+    fn unsigned_integers_may_stand_for_signed_ones() {
+        let attrs =
+            [("_Unsigned", "false".into()), ("_FillValue", 255.into()), ("scale_factor", Value::F32(0.5))];
+        let mut found = [0; 8];
+        of("|u1", &attrs).unwrap().unwrap().apply(&[255, 254], &mut found);
+        assert!(f32::from_le_bytes(found[..4].try_into().unwrap()).is_nan());
+        assert_eq!(f32::from_le_bytes(found[4..].try_into().unwrap()), -1.0);
+    }
+
+    #[test]
+    fn missing_half_floats_are_not_overlooked() {
+        let half = |bits: u16| {
+            attrs::value(&Dtype::parse("<f2").unwrap(), &[2], &[bits, bits].map(u16::to_le_bytes).concat())
+        };
+        assert!(of("<f2", &[("_FillValue", half(0x7E00))]).unwrap().is_none(), "NaN");
+        of("<f2", &[("missing_value", half(0x3C00))]).unwrap_err();
+        let numbers = |bits| attrs::numbers(&half(bits))[0].as_f64().unwrap();
+        assert_eq!(
+            [0x3C00, 0xC000, 0x0001, 0x7BFF, 0xFC00].map(numbers),
+            [1.0, -2.0, 2_f64.powi(-24), 65504.0, f64::NEG_INFINITY]
+        );
+    }
 
     fn scale(code: char, size: usize, is_double: bool, missing: &[Value]) -> Scale {
         let packed = Number { code, size, is_big: false };

@@ -36,14 +36,14 @@ warnings.simplefilter("ignore")
 for dtype, (factors, attrs), fills, form in itertools.product(
     ["i1", "u1", "i2", ">i2", "u2", "i4", "u4", "i8", "u8", "f4", ">f4", "f8"],
     FACTORS.items(),
-    ["none", "fill", "missing", "two", "unsigned"],
+    ["none", "fill", "missing", "two", "unsigned", "signed"],
     ["NETCDF4", "NETCDF3_CLASSIC"],
 ):
     kind = np.dtype(dtype)
     classic = form == "NETCDF3_CLASSIC"
     if classic and (kind.kind == "u" or kind.itemsize == 8 and kind.kind != "f" or dtype.startswith(">")):
         continue
-    if fills == "unsigned" and kind.kind != "i":
+    if kind.kind != {"unsigned": "i", "signed": "u"}.get(fills, kind.kind):
         continue
     if fills == "none" and not attrs:
         continue
@@ -63,7 +63,7 @@ for dtype, (factors, attrs), fills, form in itertools.product(
     with netCDF4.Dataset(folder / f"{name}.nc", "w", format=form) as f:
         f.createDimension("x", 60)
         endian = "big" if dtype.startswith(">") else "native"
-        fill = lone if fills in ("fill", "two", "unsigned") else None
+        fill = lone if fills in ("fill", "two", "unsigned", "signed") else None
         data = f.createVariable("v", kind.newbyteorder("="), ("x",), fill_value=fill, endian=endian)
         f.set_auto_maskandscale(False)
         data[:] = values
@@ -73,15 +73,19 @@ for dtype, (factors, attrs), fills, form in itertools.product(
             data.missing_value = other
         if fills == "unsigned":
             data.setncattr("_Unsigned", "true")
+        if fills == "signed":
+            data.setncattr("_Unsigned", "false")
         data.setncatts({**attrs, "units": "K"})
     with xr.open_dataset(folder / f"{name}.nc", engine="netcdf4", decode_times=False) as ds:
         decoded = ds["v"].values
     assert decoded.dtype.kind == "f", (name, decoded.dtype)
-    missing = {"none": [], "fill": [lone], "unsigned": [lone]}.get(fills, [lone, other])
+    missing = {"none": [], "fill": [lone], "unsigned": [lone], "signed": [lone]}.get(fills, [lone, other])
     is_missing = np.isin(values, missing)
     packed = values.astype(kind.newbyteorder("="))
     if fills == "unsigned":
         packed = packed.view(packed.dtype.str.replace("i", "u"))
+    if fills == "signed":
+        packed = packed.view(packed.dtype.str.replace("u", "i"))
     number = packed.astype(decoded.dtype)
     if "scale_factor" in attrs:
         number = number * decoded.dtype.type(attrs["scale_factor"])
