@@ -113,6 +113,29 @@ fn damage_that_decodes_is_not_taken() {
     assert!(plain[5 * CHUNK..6 * CHUNK].iter().any(|byte| *byte != 0));
 }
 
+/// Damage that hits the checksums, too, may decode. The report says for how many chunks that cannot be ruled out.
+#[test]
+fn chunks_without_their_checksums_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let path = dir.path().join(format!("{storage:?}"));
+        write(&path, storage, true);
+        let index = if storage == Storage::Sparse { path.join("chunks.b2frame") } else { path.clone() };
+        assert_eq!(rescue(&path, &fast()).0.uncompared, 0);
+        // The page, then the block that lists it.
+        let layout = SuperChunk::open(&path).unwrap().layout().clone();
+        for at in [layout.index.end, layout.trailer.start - 20] {
+            let mut bytes = fs::read(&index).unwrap();
+            bytes[at as usize] ^= 1;
+            fs::write(&index, &bytes).unwrap();
+            let report = rescue(&path, &fast()).0;
+            assert_eq!((report.nlost, report.recovered), (0, NCHUNKS), "{report:?}");
+            assert_eq!((report.verified, report.uncompared), (0, NCHUNKS - 12), "{report:?}");
+            assert_eq!(rescue(&path, &fast().checksums(false)).0.uncompared, 0);
+        }
+    }
+}
+
 /// A header that is well-formed but differs from the one that was written: its checksum locates a single wrong byte.
 /// For more bytes, the report only states that something is wrong.
 #[test]

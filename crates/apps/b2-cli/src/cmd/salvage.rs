@@ -24,7 +24,8 @@ Examples:
 
 Recovers every intact chunk, even if header, index or trailer are damaged or the
 end of the file is missing. If there are checksums, chunks that match them are intact
-(--no-checksums: all that decode). If some blocks of a damaged chunk do not decode, the
+(--no-checksums: all that decode); those whose checksum is lost are kept if they
+decode, but may have wrong values. If some blocks of a damaged chunk do not decode, the
 others are kept. If all of them decode, some values are wrong, and it is not known
 which: the chunk is lost, or kept with --keep-suspect. Lost data is replaced by zeros
 (or --fill), so that the rest keeps its position. IN is not changed. OUT appears when it
@@ -133,7 +134,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             frame.nbytes()
         );
     }
-    let all = report.nlost == 0 && report.certain && report.metalayers != Condition::Lost;
+    let compared = report.uncompared == 0;
+    let all = report.nlost == 0 && report.certain && compared && report.metalayers != Condition::Lost;
     if all { Ok(()) } else { Err(AlreadyReported.into()) }
 }
 
@@ -247,6 +249,7 @@ fn to_json(report: &SalvageReport, nbytes: u64, fill: &str) -> Value {
         "nbytes": nbytes,
         "recovered": report.recovered,
         "verified": report.verified,
+        "uncompared": report.uncompared,
         "lost": report.nlost,
         "certain": report.certain,
         "lost_chunks": lost.collect::<Vec<_>>(),
@@ -271,8 +274,15 @@ fn to_table(report: &SalvageReport, array: Option<&NdArray>, nbytes: u64, fill: 
         (lost, false) => format!("{} recovered, {lost} lost; which ones is uncertain", report.recovered),
     };
     table.row("chunks", chunks);
-    if report.verified > 0 {
-        table.row("checksums", format!("right for {}", report.verified));
+    match (report.verified, report.uncompared) {
+        (0, 0) => {}
+        (verified, 0) => table.row("checksums", format!("right for {verified}")),
+        (verified, lost) => {
+            table.row(
+                "checksums",
+                format!("right for {verified}, lost for {lost}: values may be wrong in these"),
+            );
+        }
     }
     table.row("uncompressed", size(nbytes));
     for (name, condition) in [
@@ -281,7 +291,8 @@ fn to_table(report: &SalvageReport, array: Option<&NdArray>, nbytes: u64, fill: 
         ("index", report.index),
         ("trailer", report.trailer),
     ] {
-        table.row(name, word(condition));
+        let vlmetalayers = name == "trailer" && condition == Condition::Lost;
+        table.row(name, if vlmetalayers { "lost, and all vlmetalayers with it" } else { word(condition) });
     }
     for name in &report.lost_vlmetalayers {
         table.row("lost vlmetalayer", printable(name));

@@ -402,3 +402,28 @@ fn a_file_whose_checksums_were_removed_is_whole() {
     assert_eq!((&report["recovered"], &report["verified"]), (&8.into(), &0.into()));
     assert_eq!(folder.ok(&["cat", "out.b2nd"]), raw);
 }
+
+/// Lost checksums and vlmetalayers are told: values may be wrong, and attributes missing.
+#[test]
+fn a_damaged_end_is_told() {
+    let folder = Folder::new();
+    folder.pack(
+        "a",
+        &npy("|u1", false, "(600,)", &noise(600)),
+        &["--chunks", "300", "--vlmeta", "unit=\"K\""],
+    );
+    let bytes = folder.read("a");
+    let block = bytes.windows(6).rposition(|there| there == b"b2sums").unwrap();
+    let mut damaged = bytes.clone();
+    damaged[block + 20] ^= 1;
+    folder.write("bad", &damaged);
+    let output = folder.run(&["salvage", "bad", "out"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("right for 0, lost for 2: values may be wrong in these"), "{told}");
+    assert!(told.contains("trailer       intact\n"), "{told}");
+    folder.write("short", &bytes[..block]);
+    let output = folder.run(&["salvage", "short", "saved"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("trailer       lost, and all vlmetalayers with it\n"), "{told}");
+}

@@ -83,6 +83,9 @@ pub struct SalvageReport {
     pub recovered: usize,
     /// How many of those are proven unchanged by their checksums.
     pub verified: usize,
+    /// How many of those are stored chunks that decode, but may have wrong values: the frame has checksums, but theirs
+    /// are lost.
+    pub uncompared: usize,
     /// How many chunks could not be recovered.
     pub nlost: usize,
     /// The lost chunks; the first 4096 groups.
@@ -158,7 +161,8 @@ pub fn salvage_with(
     let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
     // A trailer without a fingerprint belongs to a frame without checksums. Those in the file are of an earlier state.
     let trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
-    let has_sums = trailer.is_none_or(|trailer| trailer.has_fingerprint());
+    let fingerprint = trailer.map(|trailer| trailer.has_fingerprint());
+    let has_sums = fingerprint.unwrap_or(true);
     let sums =
         if damaged.options.checksums && has_sums { sums::find(&damaged, head.as_ref())? } else { None };
     let head = match (head, &sums) {
@@ -177,7 +181,9 @@ pub fn salvage_with(
     }
     let lost = head.as_ref().is_none_or(|head| head.metalayers_condition == Condition::Lost);
     damaged.meaning_lost = lost;
+    let has_sums = damaged.options.checksums && (fingerprint == Some(true) || sums.is_some());
     let mut wreck = DamagedFrame::survey(damaged, head, sums)?;
+    wreck.has_sums = has_sums;
     let itemsize = wreck.damaged.dparams.container.itemsize.unwrap_or(wreck.typesize);
     wreck.used = used;
     wreck.fill = fill(wreck.head.as_ref().map(|head| &head.metalayers), itemsize)?;
@@ -209,6 +215,8 @@ struct DamagedFrame<'a> {
     surplus: bool,
     /// Checksums of the chunks, where they are known.
     sums: Vec<Option<u64>>,
+    /// Whether the frame has checksums, known or not.
+    has_sums: bool,
     /// Whether the checksums determined the order of all chunks.
     ordered: bool,
     /// Whether the index belongs to an older state.
@@ -395,6 +403,7 @@ impl<'a> DamagedFrame<'a> {
             nbytes,
             surplus,
             sums: chunk_sums,
+            has_sums: false,
             ordered,
             outdated,
             lost_vlmetalayers,
@@ -670,6 +679,7 @@ impl<'a> DamagedFrame<'a> {
             nchunks: 0,
             recovered: 0,
             verified: 0,
+            uncompared: 0,
             nlost: 0,
             lost: Vec::new(),
             lost_vlmetalayers: self.lost_vlmetalayers.clone(),
@@ -692,6 +702,7 @@ impl<'a> DamagedFrame<'a> {
                     with_data += usize::from(chunk.header().special().is_none());
                     writer.append(chunk)?;
                     report.verified += usize::from(verified);
+                    report.uncompared += usize::from(self.has_sums && !verified);
                     None
                 }
                 (Ok(FetchedChunk::Special(kind)), Some(nbytes)) if vl != Some(true) => {
