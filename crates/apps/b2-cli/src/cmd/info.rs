@@ -16,7 +16,8 @@ use super::convert::Listing;
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
 use crate::print::{
-    Table, count, dims, json, printable, printable_json, printable_name, ratio, short_size, size, thousands,
+    Table, count, dims, joined, json, printable, printable_json, printable_name, ratio, short_size, size,
+    thousands,
 };
 use crate::process::{batch, error};
 use crate::read::{Hdf5, Input, Store, store};
@@ -260,7 +261,7 @@ fn describe(input: &Input) -> String {
     match input {
         Input::Array(array) => {
             let dtype = stored_dtype(array).unwrap_or_default();
-            format!("array ({}) {}, {}", dims(array.shape()), printable(&dtype), compressed())
+            format!("array ({}) {}, {}", joined(array.shape(), ", "), printable(&dtype), compressed())
         }
         _ => format!("{}, {}", kind(input), compressed()),
     }

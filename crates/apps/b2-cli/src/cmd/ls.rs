@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::convert;
 use crate::args::Global;
 use crate::files::{Output, members, stdio};
-use crate::print::{dims, json, printable, printable_json, short_size};
+use crate::print::{joined, json, printable, printable_json, short_size};
 use crate::process::{batch, one_line};
 use crate::read::store::Table;
 use crate::read::{Hdf5, Input, Store, find_cut_off};
@@ -161,7 +161,7 @@ fn rendered(args: &Args, file: &Path, members: Vec<(String, Result<Listing>)>) -
         .map(|(key, member)| match member {
             Ok(Listing { key, kind, dtype, shape, nbytes, stored }) => {
                 let dtype = dtype.as_deref().map_or_else(|| kind.to_owned(), printable);
-                let shape = shape.map_or_else(String::new, |shape| format!("({})", dims(&shape)));
+                let shape = shape.map_or_else(String::new, |shape| format!("({})", joined(&shape, ", ")));
                 [
                     printable(&key),
                     dtype,

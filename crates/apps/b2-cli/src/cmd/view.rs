@@ -29,7 +29,7 @@ use b2_view::limits::{Limits, NoLogarithm, scale};
 use crate::args::{Global, Source};
 use crate::files::{ModeOf, Output, is_stdin, members, refuse_same, urls};
 use crate::print::figure::{Canvas, Image, Line, MAX_SIZE};
-use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
+use crate::print::{Map, Scale, colours, columns, count, half_blocks, joined, printable};
 use crate::process::{Usage, capture, say};
 use crate::read::dims::{Labels, points};
 use crate::read::sample::{self, Cost, Numbers, line, plane};
@@ -286,7 +286,7 @@ impl<'a> Picture<'a> {
         let dtype = if dtype.fields().is_some() { "records".to_owned() } else { dtype.as_str().to_owned() };
         let mut titles = vec![
             format!("{file}{key}{field}"),
-            format!("{dtype} ({}), {}", dims(&self.data.shape()), self.place()),
+            format!("{dtype} ({}), {}", joined(&self.data.shape(), ", "), self.place()),
         ];
         let by = |lens: &[u64]| lens.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
         let mut left_out = Vec::new();

@@ -11,7 +11,7 @@ use b2kit::nd::DtypeKind;
 use b2kit::{CodecId, Dtype, FilterId};
 
 use crate::args::{Codec, Encoding, Global};
-use crate::print::{Simple, count, dims, items::double, printable};
+use crate::print::{Simple, count, items::double, joined, printable};
 use crate::process::{Usage, buffer, say, signals};
 use crate::read::{Axis, Input, Selection, coordinates};
 
@@ -325,7 +325,7 @@ impl fmt::Display for Loss {
             Some((error, at, before, after)) => {
                 write!(f, "largest error {}", short(*error))?;
                 let told = differently(*before, *after);
-                write!(f, " (item [{}]: {} became {})", dims(at).replace(", ", ","), told.0, told.1)?;
+                write!(f, " (item [{}]: {} became {})", joined(at, ","), told.0, told.1)?;
             }
             None if self.numbers.is_none() && self.changed > 0 => {
                 f.write_str("the items are not numbers, so their error is not measured")?;

@@ -272,6 +272,15 @@ fn members_are_listed_with_what_they_are() {
 }
 
 #[test]
+fn shapes_without_dimensions_have_one_pair_of_parentheses() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("s.b2d")).unwrap();
+    folder.pack("s.b2d/n.b2nd", &npy("<i4", false, "()", &counting(1)), &[]);
+    assert!(folder.ok_text(&["ls", "-l", "s.b2d"]).starts_with("/n  <i4  ()  "));
+    assert!(folder.ok_text(&["info", "s.b2d/n.b2nd", "s.b2d::/n"]).contains("array () <i4"));
+}
+
+#[test]
 fn commands_of_other_programs_are_recognised() {
     let folder = Folder::new();
     for (given, ours) in [("stat", "'info'"), ("tree", "'info --tree'"), ("version", "'--version'")] {

@@ -17,7 +17,7 @@ use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
 use crate::formats::npy;
-use crate::print::{count, dims, items, printable, short_size};
+use crate::print::{count, dims, items, joined, printable, short_size};
 use crate::process::{one_line, threads};
 use crate::read::dims::points;
 use crate::read::sample::{self, Cost, line, plane};
@@ -381,7 +381,7 @@ fn text(dtype: &Dtype, item: &[u8]) -> String {
 
 /// Lines about a file: kind, shape, compression, metalayers.
 fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
-    let mut lines = vec![format!("{} ({})", printable(dtype), dims(&data.shape()))];
+    let mut lines = vec![format!("{} ({})", printable(dtype), joined(&data.shape(), ", "))];
     let input = match data {
         Data::Blosc(input) => input,
         Data::ExternalArray(array) => {
