@@ -96,13 +96,7 @@ pub(crate) fn numbers(value: &Value) -> Vec<Value> {
 /// Returns the numbers of an attribute that [`value`] has converted.
 fn array_numbers(value: &Value) -> Option<Vec<Value>> {
     let (dtype, _, data) = array(value)?;
-    let number = |item: &[u8]| match (dtype.as_str(), item) {
-        ("<f2", &[low, high]) | (">f2", &[high, low]) => {
-            Some(Value::F32(half(u16::from_le_bytes([low, high]))))
-        }
-        (dtype, item) => scalar(dtype, item),
-    };
-    data.chunks_exact(dtype.itemsize().max(1)).map(number).collect()
+    data.chunks_exact(dtype.itemsize().max(1)).map(|item| scalar(dtype.as_str(), item)).collect()
 }
 
 /// Converts a float of 2 bytes.
@@ -152,6 +146,7 @@ fn scalar(dtype: &str, data: &[u8]) -> Option<Value> {
             bytes.resize(8, sign);
             i64::from_le_bytes(bytes.try_into().ok()?).into()
         }
+        ('f', 2) => Value::F32(half(u16::from_le_bytes(bytes.try_into().ok()?))),
         ('f', 4) => Value::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
         ('f', 8) => Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
         ('c', 8) => {

@@ -257,6 +257,8 @@ mod tests {
         };
         assert!(of("<f2", &[("_FillValue", half(0x7E00))]).unwrap().is_none(), "NaN");
         of("<f2", &[("missing_value", half(0x3C00))]).unwrap_err();
+        let one = attrs::value(&Dtype::parse(">f2").unwrap(), &[1], &0x3C00_u16.to_be_bytes());
+        assert_eq!(one, Value::F32(1.0), "a number, as of other types");
         let numbers = |bits| attrs::numbers(&half(bits))[0].as_f64().unwrap();
         assert_eq!(
             [0x3C00, 0xC000, 0x0001, 0x7BFF, 0xFC00].map(numbers),

@@ -5,6 +5,8 @@ use b2kit::nd::{DtypeKind, Value};
 use data_encoding::BASE64;
 use serde_json::{Map, Value as Json, json};
 
+use crate::print::json::COMPLEX;
+
 /// Numbers that JSON does not have, as Python writes them.
 const NAMES: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
@@ -104,27 +106,51 @@ pub(super) fn values(json: Option<&Json>) -> Vec<(String, Value)> {
     all.iter().map(|(name, inner)| (name.clone(), value(inner))).collect()
 }
 
-/// Decodes the value that marks missing items: xarray encodes floats in attributes of version 3.
-pub(super) fn decoded_missing(value: &Value) -> Option<Value> {
-    let bytes = BASE64.decode(value.as_str()?.as_bytes()).ok()?;
-    Some(Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)))
+/// Decodes the value that marks missing items of this type, in version 3. xarray encodes floats in attributes, and the two
+/// parts of complex numbers.
+pub(super) fn decoded_missing(value: &Value, dtype: &Dtype) -> Option<Value> {
+    let float = |value: &Value| -> Option<f64> {
+        let bytes = BASE64.decode(value.as_str()?.as_bytes()).ok()?;
+        Some(f64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    match (code(dtype)?, value) {
+        ('f', value) => Some(Value::F64(float(value)?)),
+        ('c', Value::Array(parts)) => match &parts[..] {
+            [re, im] => Some(Value::Ext(COMPLEX, [float(re)?, float(im)?].map(f64::to_be_bytes).concat())),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Encodes this value for an array that is written. xarray expects the form that belongs to the type of the items.
-pub(super) fn encoded_missing(value: &Value, dtype: &Dtype) -> Option<Json> {
-    let DtypeKind::Simple { code, .. } = dtype.kind() else { return None };
-    let x = match value {
-        Value::F64(x) => *x,
-        Value::F32(x) => f64::from(*x),
-        Value::Integer(n) => n.as_f64()?,
-        _ => return None,
+/// `shown` is the value in JSON.
+pub(super) fn encoded_missing(value: &Value, shown: &Json, dtype: &Dtype) -> Option<Json> {
+    let number = |json: &Json| match json.get("$float").and_then(Json::as_str) {
+        Some(name) => name.parse().ok(),
+        None => json.as_f64(),
     };
-    match code {
-        'f' => Some(json!(BASE64.encode(&x.to_le_bytes()))),
+    let numbers: Vec<f64> = match (value, shown) {
+        (Value::F32(x), _) => vec![f64::from(*x)],
+        (_, Json::Array(items)) => items.iter().map(number).collect::<Option<_>>()?,
+        (_, json) => vec![number(json)?],
+    };
+    let float = |x: f64| json!(BASE64.encode(&x.to_le_bytes()));
+    match (code(dtype)?, &numbers[..]) {
+        ('f', [x]) => Some(float(*x)),
+        ('c', [re]) => Some(json!([float(*re), float(0.0)])),
+        ('c', [re, im]) => Some(json!([float(*re), float(*im)])),
         // Integers remain what they are.
-        'i' | 'u' if x.fract() == 0.0 && !value.is_i64() && !value.is_u64() => {
+        ('i' | 'u', [x]) if x.fract() == 0.0 && !value.is_i64() && !value.is_u64() => {
             format!("{x:.0}").parse().ok().map(Json::Number)
         }
+        _ => None,
+    }
+}
+
+fn code(dtype: &Dtype) -> Option<char> {
+    match dtype.kind() {
+        DtypeKind::Simple { code, .. } => Some(*code),
         _ => None,
     }
 }
@@ -132,6 +158,7 @@ pub(super) fn encoded_missing(value: &Value, dtype: &Dtype) -> Option<Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::print::json::attribute_exactly;
 
     #[test]
     fn numbers_without_a_json_form() {
@@ -156,14 +183,24 @@ mod tests {
     #[test]
     fn missing_values_are_those_of_xarray() {
         let [float, int] = ["<f4", "<i2"].map(|dtype| Dtype::parse(dtype).unwrap());
+        let encoded = |value: &Value, dtype| encoded_missing(value, &attribute_exactly(value), dtype);
         for (missing, decoded) in [(Value::F32(-9.5), -9.5), (Value::from(-9), -9.0)] {
-            let encoded = encoded_missing(&missing, &float).unwrap();
-            assert_eq!(decoded_missing(&value(&encoded)), Some(Value::F64(decoded)));
+            let encoded = encoded(&missing, &float).unwrap();
+            assert_eq!(decoded_missing(&value(&encoded), &float), Some(Value::F64(decoded)));
         }
-        assert_eq!(encoded_missing(&Value::F64(-9.0), &int), Some(json!(-9)));
+        assert_eq!(encoded(&Value::F64(-9.0), &int), Some(json!(-9)));
+        // Arrays of one half float, as HDF5 has them, and complex numbers.
+        let half = encoded_missing(&Value::Nil, &json!([{"$float": "NaN"}]), &Dtype::parse("<f2").unwrap());
+        assert_eq!(half, Some(json!("AAAAAAAA+H8=")));
+        let complex = Dtype::parse("<c8").unwrap();
+        let number = Value::Ext(COMPLEX, [1.0, -2.5].map(f64::to_be_bytes).concat());
+        let parts = encoded_missing(&number, &json!([1.0, -2.5]), &complex).unwrap();
+        assert_eq!(parts, json!(["AAAAAAAA8D8=", "AAAAAAAABMA="]));
+        assert_eq!(decoded_missing(&value(&parts), &complex), Some(number));
+        assert_eq!(decoded_missing(&value(&json!([1, 2])), &complex), None);
         for missing in [Value::from(7), Value::F32(-9.5), Value::F64(f64::NAN), "x".into()] {
-            assert_eq!(encoded_missing(&missing, &int), None);
+            assert_eq!(encoded(&missing, &int), None);
         }
-        assert_eq!(decoded_missing(&"x".into()), None);
+        assert_eq!(decoded_missing(&"x".into(), &float), None);
     }
 }

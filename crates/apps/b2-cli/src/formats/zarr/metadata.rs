@@ -120,11 +120,9 @@ impl Metadata {
                 attributes.push((DIMENSIONS.into(), Value::Array(names.collect())));
             }
         }
-        let is_float = dtype.as_str().contains('f') && dtype.fields().is_none();
         for (name, value) in &mut attributes {
-            if is_float
-                && name == MISSING
-                && let Some(decoded) = attributes::decoded_missing(value)
+            if name == MISSING
+                && let Some(decoded) = attributes::decoded_missing(value, &dtype)
             {
                 *value = decoded;
             }

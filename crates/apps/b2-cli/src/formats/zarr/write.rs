@@ -124,8 +124,9 @@ impl ZarrWriter {
                     names = Some(list.iter().map(as_json_text).collect::<Vec<_>>());
                 }
                 (MISSING, value) => {
-                    let missing = attributes::encoded_missing(value, dtype).unwrap_or_else(|| as_json(value));
-                    own.insert(name.clone(), missing);
+                    let shown = as_json(value);
+                    let missing = attributes::encoded_missing(value, &shown, dtype);
+                    own.insert(name.clone(), missing.unwrap_or(shown));
                 }
                 _ => {
                     own.insert(name.clone(), as_json(value));

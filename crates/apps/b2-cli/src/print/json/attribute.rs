@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value as Json, json};
 use super::{read_value, show_short};
 
 /// Extension types of python-blosc2.
-const COMPLEX: i8 = 44;
+pub(crate) const COMPLEX: i8 = 44;
 const ARRAY: i8 = 46;
 
 /// The form of numbers that JSON does not have, given their names: `NaN`, `Infinity` and `-Infinity`.

@@ -18,7 +18,7 @@ use rmpv::Value;
 use serde_json::{Map, Value as Json, json};
 
 #[cfg_attr(not(feature = "hdf5"), allow(unused_imports))]
-pub(crate) use self::attribute::{attribute, attribute_exactly, show_for_people};
+pub(crate) use self::attribute::{COMPLEX, attribute, attribute_exactly, show_for_people};
 use self::items::Item;
 pub(crate) use self::show::{show, show_short};
 use super::printable_json;
