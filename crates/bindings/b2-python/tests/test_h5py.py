@@ -934,13 +934,20 @@ def test_integers_and_floats_of_other_widths(tmp_path):
             plan.set_filter(h5py.h5z.FILTER_NBIT, 0, ())
             data = h5py.h5d.create(file.id, name.encode(), kind, space, plan)
             data.write(h5py.h5s.ALL, h5py.h5s.ALL, rng.integers(0 if name == "unsigned" else -1000, 1000, 50).astype(base.dtype))
-        for name, fields, bias, size in (("bfloat", (15, 7, 8, 0, 7), 127, 2), ("small", (7, 2, 5, 0, 2), 15, 1)):
-            kind = h5py.h5t.IEEE_F32LE.copy()
+        bfloat, half = (15, 7, 8, 0, 7), (15, 10, 5, 0, 10)
+        kinds = ("bfloat", bfloat, 127, 2), ("explicit", bfloat, 127, 2), ("small", (7, 2, 5, 0, 2), 15, 1), ("wide", half, 15, 3)
+        for name, fields, bias, size in kinds:
+            kind = h5py.h5t.IEEE_F64LE.copy()
             kind.set_fields(*fields)
+            kind.set_precision(fields[0] + 1)
             kind.set_size(size)
             kind.set_ebias(bias)
+            # The first digit of the mantissa is stored, as in the floats of x87.
+            kind.set_norm(h5py.h5t.NORM_NONE if name == "explicit" else h5py.h5t.NORM_IMPLIED)
             data = h5py.h5d.create(file.id, name.encode(), kind, space)
-            data.write(h5py.h5s.ALL, h5py.h5s.ALL, np.concatenate([rng.normal(size=46), [0, -0.0, np.inf, np.nan]]).astype("f4"))
+            # HDF5 itself rounds some numbers to wrong ones if the first digit is stored.
+            numbers = rng.integers(1, 128, 46) / 8 if name == "explicit" else rng.normal(size=46)
+            data.write(h5py.h5s.ALL, h5py.h5s.ALL, np.concatenate([numbers, [0, -0.0, np.inf, np.nan]]).astype("f4"))
     with h5py.File(path) as theirs, ours.File(path) as own:
         for name in theirs:
             assert known(theirs[name].dtype) == known(own[name].dtype)

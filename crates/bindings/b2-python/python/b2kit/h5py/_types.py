@@ -548,12 +548,12 @@ class ItemType:
         (exponent_at, exponent_bits), (mantissa_at, mantissa_bits) = exponent, mantissa
         if size > 8 or norm == 1 or max(exponent_at + exponent_bits, mantissa_at + mantissa_bits, sign + 1) > 64:
             return
-        # The smallest float that represents all of its numbers.
+        # As in h5py: the smallest float that represents all of its numbers, and is not smaller than the item.
         least, most = 1 - bias, (1 << exponent_bits) - 1 - bias
         fits = (
             dtype
             for dtype, nmant, lowest, highest in (("f2", 10, -14, 16), ("f4", 23, -126, 128), ("f8", 52, -1022, 1024))
-            if mantissa_bits <= nmant and lowest <= least and most <= highest
+            if size <= int(dtype[1]) and mantissa_bits <= nmant and lowest <= least and most <= highest
         )
         found = next(fits, None)
         if found is None:
@@ -574,9 +574,10 @@ class ItemType:
             power = field(exponent_at, exponent_bits).astype("i8")
             fraction = field(mantissa_at, mantissa_bits).astype("f8")
             last = (1 << exponent_bits) - 1
-            implied = 2.0**mantissa_bits if norm == 2 else 0.0
-            value = np.ldexp(fraction + implied * (power > 0), np.maximum(power, 1) - bias - mantissa_bits)
-            value = np.where(power == last, np.where(fraction > 0, np.nan, np.inf), value) if norm == 2 else value
+            # The digit before the point is implied, or the first one of the mantissa.
+            implied, digits = (2.0**mantissa_bits, mantissa_bits) if norm == 2 else (0.0, mantissa_bits - 1)
+            value = np.ldexp(fraction + implied * (power > 0), np.maximum(power, 1) - bias - digits)
+            value = np.where(power == last, np.where(fraction % 2.0**digits > 0, np.nan, np.inf), value)
             value = np.where(field(sign, 1) > 0, -value, value)
             with np.errstate(over="ignore"):
                 return np.asarray(value.astype(dtype))
