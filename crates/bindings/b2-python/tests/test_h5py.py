@@ -954,6 +954,31 @@ def test_integers_and_floats_of_other_widths(tmp_path):
             assert np.array_equal(theirs[name][...], own[name][...], equal_nan=own[name].dtype.kind == "f"), name
 
 
+def test_compounds_of_floats_of_other_widths(tmp_path):
+    path = str(tmp_path / "x.h5")
+    bfloat = h5py.h5t.IEEE_F32LE.copy()
+    bfloat.set_fields(15, 7, 8, 0, 7)
+    bfloat.set_precision(16)
+    bfloat.set_size(2)
+    inner, kind = h5py.h5t.create(h5py.h5t.COMPOUND, 6), h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+    for name, offset, field in ((b"a", 0, bfloat), (b"b", 2, h5py.h5t.STD_I16LE), (b"c", 4, bfloat)):
+        inner.insert(name, offset, field)
+    kind.insert(b"x", 0, inner)
+    kind.insert(b"y", 6, h5py.h5t.STD_I16LE)
+    items = np.array([((1.5, 2, 3.5), 4), ((-1.5, -2, -3.5), -4)], [("x", [("a", "f4"), ("b", "i2"), ("c", "f4")]), ("y", "i2")])
+    with h5py.File(path, "w") as file:
+        data = h5py.h5d.create(file.id, b"d", kind, h5py.h5s.create_simple((2,)))
+        data.write(h5py.h5s.ALL, h5py.h5s.ALL, items, h5py.h5t.py_create(items.dtype))
+        odd = h5py.h5t.STD_I32BE.copy()
+        odd.set_precision(27)
+        h5py.h5d.create(file.id, b"scalar", odd, h5py.h5s.create(h5py.h5s.SCALAR))
+    own = ours.File(path)
+    # h5py has no dtype for them: it places floats of 4 bytes where those of 2 are.
+    assert own["d"].dtype == items.dtype and own["d"][...].tolist() == items.tolist()
+    assert own["d"].id.get_type().get_size() == 8
+    assert own["scalar"][...].dtype == ">i4"
+
+
 def _sums(path, queue):
     queue.put([int(path["x"][n].sum()) for n in range(20)] if not isinstance(path, str) else int(ours.File(path)["x"][...].sum()))
 

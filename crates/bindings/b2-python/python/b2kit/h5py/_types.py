@@ -516,7 +516,8 @@ class ItemType:
             native = np.dtype(f"u{size}")
             left, right = native.type(size * 8 - first - bits), native.type(size * 8 - bits)
             number = (stored.astype(native) << left).view(f"i{size}" if is_signed else native)
-            return np.asarray((number >> number.dtype.type(right)).astype(dtype))
+            # A single item is a number here, and not an array.
+            return np.asarray(number >> number.dtype.type(right)).astype(dtype)
 
         self._convert = convert
 
@@ -580,7 +581,7 @@ class ItemType:
             value = np.where(power == last, np.where(fraction % 2.0**digits > 0, np.nan, np.inf), value)
             value = np.where(field(sign, 1) > 0, -value, value)
             with np.errstate(over="ignore"):
-                return np.asarray(value.astype(dtype))
+                return np.asarray(value).astype(dtype)
 
         self._convert = convert
 
@@ -613,11 +614,14 @@ class ItemType:
         offsets = [offset for _, offset, _ in members]
         stored = [member.stored for _, _, member in members]
         self._what = "a compound with equal names or without fields"
+        self.memory_size = size + sum(member.memory_size - member.stored.itemsize for _, _, member in members)
         grown, places = 0, {}
         for n in sorted(range(len(members)), key=lambda n: offsets[n]):
             places[n] = offsets[n] + grown
-            grown += members[n][2].memory_size - members[n][2].stored.itemsize
-        self.memory_size = size + grown
+            member = members[n][2]
+            # Some floats become larger ones. h5py's dtype has no place for these, so that fields overlap.
+            width = max(member.memory_size, 0 if member._dtype is None else member._dtype.itemsize)
+            grown += width - member.stored.itemsize
         if not members or len(set(names)) != len(names):
             self.stored = np.dtype(f"V{size}")
             return
@@ -644,7 +648,7 @@ class ItemType:
                 "names": names,
                 "formats": formats,
                 "offsets": [places[n] for n in range(len(members))],
-                "itemsize": self.memory_size,
+                "itemsize": size + grown,
             }
         )
 
