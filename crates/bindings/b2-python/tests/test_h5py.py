@@ -775,6 +775,46 @@ def test_virtual_data_sets(tmp_path):
         os.chdir(before)
 
 
+def test_virtual_data_sets_of_other_types_and_parts_of_blocks(tmp_path):
+    path, endless = str(tmp_path / "x.h5"), h5py.h5s.UNLIMITED
+
+    def space(shape, start, count, stride, block):
+        found = h5py.h5s.create_simple(shape, (endless,))
+        found.select_hyperslab((start,), (count,), (stride,), (block,))
+        return found
+
+    with h5py.File(path, "w", libver="latest") as file:
+
+        def create(name, shape, *mapped):
+            plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            for target, source, part in mapped:
+                plan.set_virtual(target, b".", source, part)
+            plan.set_fill_value(np.array(-1, "i2"))
+            h5py.h5d.create(file.id, name, h5py.h5t.STD_I16LE, h5py.h5s.create_simple(shape, (endless,)), plan)
+
+        for name, items in (("wide", [1, 70_000, -70_000, 4]), ("float", [2.7, 1e30, -1e30, -2.7])):
+            file[name] = np.array(items)
+        for name, length in (("a", 8), ("b", 11), ("none", 0)):
+            file.create_dataset(name, data=np.arange(length) + ord(name[0]), maxshape=(None,), chunks=(3,))
+        file["n0"] = [1, 2]
+        layout = h5py.VirtualLayout((2, 4), "i2")
+        layout[0], layout[1] = h5py.VirtualSource(file["wide"]), h5py.VirtualSource(file["float"])
+        file.create_virtual_dataset("converted", layout)
+        # The last block of a growing mapping, and of its source, may be cut off.
+        all_of, cut = space((1,), 0, 1, 1, endless), space((11,), 2, endless, 4, 2)
+        create(b"turns", (12,), (space((1,), 0, endless, 6, 3), b"a", all_of), (space((1,), 3, endless, 6, 3), b"b", cut))
+        create(b"empty", (5,), (space((5,), 1, 1, 1, endless), b"none", all_of))
+        create(b"unnumbered", (4,), (space((4,), 0, endless, 2, 2), b"no%b", h5py.h5s.create_simple((2,))))
+        first, rest = space((8,), 0, 1, 8, 8), space((9,), 9, endless, 2, 2)
+        create(b"fixed", (9,), (first, b"a", first), (rest, b"no%b", h5py.h5s.create_simple((2,))))
+    with h5py.File(path) as theirs, ours.File(path) as own:
+        for name in ("converted", "turns", "empty", "unnumbered", "fixed"):
+            assert theirs[name].shape == own[name].shape, name
+            assert theirs[name][...].tolist() == own[name][...].tolist(), name
+        assert own["converted"][...].tolist() == [[1, 32767, -32768, 4], [2, 32767, -32768, -2]]
+        assert own["turns"][[3, 12, 13]].tolist() == [100, 103, 104]
+
+
 def test_virtual_data_sets_whose_sources_have_changed(tmp_path):
     """Items that a source no longer has are its fill value. h5py reads some of these, and crashes with others."""
     rng = np.random.default_rng(8)

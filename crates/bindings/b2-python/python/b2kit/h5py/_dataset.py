@@ -547,7 +547,7 @@ class Dataset(HLObject):
         axes = region.axes(self.shape)
         if axes is not None:
             key = tuple(
-                slice(axis.start, axis.end, 1) if axis.stride == axis.block or axis.count == 1 else axis.positions(np.arange(len(axis)))
+                slice(axis.start, axis.end, 1) if axis.stride == axis.block or len(axis) <= axis.block else axis.positions(np.arange(len(axis)))
                 for axis in axes
             )
             return self._items(Box(key, tuple(len(axis) for axis in axes)))

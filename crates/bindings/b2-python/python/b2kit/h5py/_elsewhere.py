@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from b2kit.errors import DamagedError, IoError, LimitError, NoSuchKeyError, UnsupportedError
 from b2kit.h5py._select import Axis, Box, Points, Region, block_axis, parse_region
-from b2kit.h5py._types import flat
+from b2kit.h5py._types import converted, flat
 
 if TYPE_CHECKING:
     from b2kit.h5py._dataset import Dataset
@@ -152,61 +153,53 @@ def virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
     most = dataset._description["maxshape"]
-    if all(end is not None and end == length for end, length in zip(most, shape)):
-        return shape
-    grown = list(shape)
     ends: dict[int, int] = {}
+    least = [0] * len(shape)
+    for mapping in mappings(dataset):
+        endless = _endless(mapping.vspace)
+        if endless is not None:
+            ends.setdefault(endless, 0)
+        bounds = enumerate(mapping.vspace.ends(len(shape)))
+        least = [least[axis] if axis == endless else max(least[axis], end) for axis, end in bounds]
     for mapping, source, n in _parts(dataset):
-        axis = _endless(mapping.vspace)
-        if axis is None:
-            continue
-        start, stride, _, block = mapping.vspace.regular[axis]
-        if n is not None:
-            end = start + n * stride + (block or 0)
-        else:
-            from_axis = _endless(mapping.src_space)
-            if from_axis is None:
-                continue
-            length = len((mapping.src_space.axes(source.shape, is_clipped=True) or ())[from_axis])
-            if block is None:
-                end = start + length
-            else:
-                whole, rest = divmod(length, block)
-                end = start + whole * stride + rest if rest else start + (whole - 1) * stride + block if whole else start
-        ends[axis] = max(ends.get(axis, 0), end)
+        axes, axis = _target(mapping, shape, source, n), _endless(mapping.vspace)
+        if axis is not None and axes is not None:
+            ends[axis] = max(ends[axis], axes[axis].end)
+    grown = list(shape)
     for axis, end in ends.items():
         limit = most[axis]
-        grown[axis] = end if limit is None else min(end, limit)
+        grown[axis] = max(end, least[axis]) if limit is None else min(max(end, least[axis]), limit)
     return tuple(grown)
+
+
+def _target(mapping: VDSmap, shape: tuple[int, ...], source: Dataset, n: int | None) -> tuple[Axis, ...] | None:
+    """Returns the selection of a mapping along each dimension of the virtual data set, if it is a product of them."""
+    region, axis = mapping.vspace, _endless(mapping.vspace)
+    axes = region.axes(shape, is_clipped=True)
+    if axis is None or axes is None:
+        return axes
+    start, stride, _, block = region.regular[axis]
+    from_axis, from_axes = _endless(mapping.src_space), mapping.src_space.axes(source.shape, is_clipped=True)
+    if n is not None:
+        endless = block_axis(start + n * stride, block or 1)
+    elif from_axis is not None and from_axes is not None:
+        # As many items as the source currently has.
+        length = len(from_axes[from_axis])
+        endless = replace(axes[axis], length=length) if block is not None else block_axis(start, length)
+    else:
+        return axes
+    return (*axes[:axis], endless, *axes[axis + 1 :])
 
 
 def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> _Part:
     """Returns the selections of a mapping along each dimension of both sides, if it is a product of them."""
-    if n is not None:
-        axis = _endless(mapping.vspace)
-        regular = list(mapping.vspace.regular)
-        if axis is not None:
-            start, stride, _, block = regular[axis]
-            regular[axis] = (start + n * stride, block or 1, 1, block)
-        mapping = mapping._replace(vspace=Region("regular", None, tuple(regular)))
-    target, from_axis = mapping.vspace, _endless(mapping.src_space)
-    axis = _endless(target)
+    target = _target(mapping, dataset.shape, source, n)
     # The source may be smaller now.
     source_axes = mapping.src_space.axes(source.shape, is_clipped=True)
-    if axis is not None and from_axis is not None and source_axes is not None:
-        # As many items as the source currently has.
-        length = len(source_axes[from_axis])
-        start, stride, _, block = target.regular[axis]
-        regular = list(target.regular)
-        if block is None:
-            regular[axis] = (start, 1, 1, length)
-        else:
-            regular[axis] = (start, stride, length // block if block else 0, block)
-        target = Region("regular", None, tuple(regular))
-    target_axes = target.axes(dataset.shape)
-    if mapping.src_space.kind == "all" and axis is None and target_axes is not None and source_axes is not None:
-        source_axes = _as_mapped(dataset, target_axes, source_axes, source)
-    return _Part(target_axes, source_axes, mapping, source)
+    is_whole = mapping.src_space.kind == "all" and (n is not None or _endless(mapping.vspace) is None)
+    if is_whole and target is not None and source_axes is not None:
+        source_axes = _as_mapped(dataset, target, source_axes, source)
+    return _Part(target, source_axes, mapping, source)
 
 
 def _as_mapped(
@@ -256,7 +249,13 @@ def _filled(dataset: Dataset, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return out
 
 
-def _of_source(source: Dataset, positions: list[np.ndarray[Any, Any]], are_points: bool) -> np.ndarray[Any, Any]:
+def _of_source(part: _Part, dtype: np.dtype[Any], positions: list[np.ndarray[Any, Any]], are_points: bool) -> np.ndarray[Any, Any]:
+    """Returns items of the source of a mapping, converted to the type of the virtual data set."""
+    items = _source_items(part.dataset, positions, are_points)
+    return items if items.dtype == dtype else converted(items, dtype)
+
+
+def _source_items(source: Dataset, positions: list[np.ndarray[Any, Any]], are_points: bool) -> np.ndarray[Any, Any]:
     """Returns items of a source, which may be smaller now than when it was mapped. Those outside have its fill value."""
     is_in = [axis < length for axis, length in zip(positions, source.shape)]
     if are_points:
@@ -269,7 +268,7 @@ def _of_source(source: Dataset, positions: list[np.ndarray[Any, Any]], are_point
     if not all(axis.all() for axis in is_in):
         out = _filled(source, tuple(map(len, positions)))
         if all(axis.any() for axis in is_in):
-            out[np.ix_(*is_in)] = _of_source(source, [axis[inside] for axis, inside in zip(positions, is_in)], False)
+            out[np.ix_(*is_in)] = _source_items(source, [axis[inside] for axis, inside in zip(positions, is_in)], False)
         return out
     return source._items(Box(tuple(map(_simple, positions)), tuple(map(len, positions))))
 
@@ -303,7 +302,7 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
             numbers = [axis.numbers(positions[is_in])[1] for axis, positions in zip(part.target, wanted)]
             order = np.ravel_multi_index(tuple(numbers), tuple(shapes[0]))
             at = np.unravel_index(order, tuple(shapes[1]))
-            whole[is_in] = _of_source(source, [axis.positions(where) for axis, where in zip(part.source, at)], True)
+            whole[is_in] = _of_source(part, whole.dtype, [axis.positions(where) for axis, where in zip(part.source, at)], True)
             continue
         if any(not is_in.any() for is_in, _ in found):
             continue
@@ -315,7 +314,7 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
         rest = iter(numbers)
         picks = [next(rest) if length != 1 else np.zeros(1, np.int64) for length in shapes[1]]
         places = [axis.positions(pick) for axis, pick in zip(part.source, picks)]
-        items = _of_source(source, places, False)
+        items = _of_source(part, whole.dtype, places, False)
         where = [np.flatnonzero(is_in) for is_in, _ in found]
         target_shape = tuple(map(len, where))
         whole[np.ix_(*where)] = items.reshape(target_shape + items.shape[len(places) :])
@@ -335,7 +334,7 @@ def _copy_other_shape(part: _Part, found: list[Any], shapes: tuple[list[int], li
     order = np.ravel_multi_index(np.broadcast_arrays(*grid), tuple(shapes[0])).ravel()
     at = np.unravel_index(order, tuple(shapes[1]))
     where = np.ix_(*(np.flatnonzero(is_in) for is_in, _ in found))
-    items = _of_source(part.dataset, [axis.positions(where) for axis, where in zip(part.source or (), at)], True)
+    items = _of_source(part, whole.dtype, [axis.positions(where) for axis, where in zip(part.source or (), at)], True)
     whole[where] = items.reshape(tuple(len(numbers) for _, numbers in found) + items.shape[1:])
 
 
@@ -357,7 +356,7 @@ def _copy_points(
     count = min(len(targets), len(sources))
     if count == 0:
         return
-    items = _of_source(part.dataset, list(sources[:count].T), True)
+    items = _of_source(part, whole.dtype, list(sources[:count].T), True)
     known = {tuple(target): n for n, target in enumerate(targets[:count].tolist())}
     if are_points:
         positions = zip(range(len(whole)), zip(*(axis.tolist() for axis in wanted)))

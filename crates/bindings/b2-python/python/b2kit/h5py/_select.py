@@ -175,27 +175,30 @@ def _axis(arg: Any, length: int) -> tuple[int | slice | np.ndarray[Any, Any], in
 
 @dataclass(frozen=True)
 class Axis:
-    """Equally spaced blocks along one dimension."""
+    """Equally spaced blocks along one dimension, of which the last one may be shorter."""
 
     start: int
     stride: int
-    count: int
+    length: int
+    """Number of items of all blocks."""
     block: int
 
     def __len__(self) -> int:
-        return self.count * self.block
+        return self.length
 
     @property
     def end(self) -> int:
         """The position after the last item."""
-        return self.start + (self.count - 1) * self.stride + self.block if self.count and self.block else 0
+        whole, rest = divmod(self.length - 1, self.block)
+        return self.start + whole * self.stride + rest + 1 if self.length else 0
 
     def numbers(self, positions: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return which of the positions are selected, and their numbers in the selection."""
         at = positions - self.start
-        n, rest = at // self.stride, at % self.stride
-        is_in = (at >= 0) & (n < self.count) & (rest < self.block)
-        return is_in, (n * self.block + rest)[is_in]
+        rest = at % self.stride
+        numbers = at // self.stride * self.block + rest
+        is_in = (at >= 0) & (rest < self.block) & (numbers < self.length)
+        return is_in, numbers[is_in]
 
     def positions(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the positions of items that have these numbers in the selection."""
@@ -234,6 +237,13 @@ class Region(NamedTuple):
             raise SelectionError("a region outside of its data set")
         return axes
 
+    def ends(self, rank: int) -> list[int]:
+        """Return the position after the last item along each dimension; 0 for an unlimited one."""
+        if self.points is not None and self.points.size and self.points.shape[-1] == rank:
+            return [max(column) + 1 for column in self.points.reshape(-1, rank).T.tolist()]
+        known = [0 if None in axis else _regular(axis, 0).end for axis in self.regular]
+        return known if len(known) == rank else [0] * rank
+
     def all_points(self, shape: tuple[int, ...], is_clipped: bool = False) -> np.ndarray[Any, Any]:
         """Return all items of a region that is not a product, in the order in which HDF5 reads them. With ``is_clipped`` they may be
         outside the data set.
@@ -259,7 +269,7 @@ class Region(NamedTuple):
 
 def block_axis(start: int, length: int) -> Axis:
     """Returns a single block."""
-    return Axis(start, max(length, 1), 1, max(length, 0))
+    return Axis(start, max(length, 1), max(length, 0), max(length, 1))
 
 
 def _regular(axis: tuple[int, int, int | None, int | None], length: int) -> Axis:
@@ -269,8 +279,10 @@ def _regular(axis: tuple[int, int, int | None, int | None], length: int) -> Axis
         return block_axis(start, length - start)
     stride = max(stride, block, 1)
     if count is None:
-        count = max((length - start - block) // stride + 1, 0)
-    return Axis(start, stride, count, block)
+        # As in HDF5, the last block may be cut off.
+        whole, rest = divmod(max(length - start, 0), stride)
+        return Axis(start, stride, whole * block + min(rest, block), max(block, 1))
+    return Axis(start, stride, count * block, max(block, 1))
 
 
 def parse_region(data: bytes, at: int) -> tuple[Region, int]:
