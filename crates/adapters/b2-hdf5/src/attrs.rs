@@ -84,6 +84,17 @@ pub(crate) fn value(dtype: &Dtype, shape: &[u64], data: &[u8]) -> Value {
     Value::Ext(ARRAY, packed(&map))
 }
 
+/// Converts texts of variable length to the value of the attribute `name`; `None` for those in several dimensions. NetCDF stores
+/// every text that is not ASCII as a list of one.
+pub(crate) fn texts(name: &str, shape: &[u64], mut texts: Vec<Value>) -> Option<Value> {
+    match shape {
+        [] => texts.pop(),
+        [1] if name != DIMENSIONS => texts.pop(),
+        [_] => Some(Value::Array(texts)),
+        _ => None,
+    }
+}
+
 /// The numbers of a value: one, or those of a list.
 pub(crate) fn numbers(value: &Value) -> Vec<Value> {
     match value {
@@ -198,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn single_items_are_numbers() {
+    fn single_items_are_no_lists() {
         let of = |dtype: &str, shape: &[u64], data: &[u8]| value(&Dtype::parse(dtype).unwrap(), shape, data);
         assert_eq!(of(">i2", &[], &[0xFF, 0xFE]), (-2).into());
         assert_eq!(of("<u2", &[1], &[0xFF, 0xFE]), 0xFEFF.into());
@@ -207,5 +218,13 @@ mod tests {
         assert_eq!(of("|S2", &[2], b"ab\xFF\0"), Value::Array(vec!["ab".into(), Value::Binary(vec![0xFF])]));
         assert!(matches!(of("<i4", &[2], &[0; 8]), Value::Ext(ARRAY, _)));
         assert!(matches!(of("<i4", &[0], &[]), Value::Ext(ARRAY, _)));
+        let of = |name: &str, shape: &[u64], found: &[&str]| {
+            texts(name, shape, found.iter().map(|&text| text.into()).collect())
+        };
+        assert_eq!(of("units", &[1], &["°C"]), Some("°C".into()));
+        assert_eq!(of("units", &[], &["°C"]), Some("°C".into()));
+        assert_eq!(of("a", &[2], &["b", "c"]), Some(Value::Array(vec!["b".into(), "c".into()])));
+        assert_eq!(of(DIMENSIONS, &[1], &["x"]), Some(Value::Array(vec!["x".into()])));
+        assert_eq!(of("a", &[1, 1], &["b"]), None);
     }
 }

@@ -244,6 +244,16 @@ def test_members_of_stores_have_keys_too(tmp_path):
         b2kit.open(tmp_path / "x.b2nd", key="a")
 
 
+def test_netcdf_texts_that_are_not_ascii_are_no_lists(tmp_path):
+    xr, netcdf = pytest.importorskip("xarray"), pytest.importorskip("netCDF4")
+    with netcdf.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("x", 2)
+        file.createVariable("t", "f4", ("x",)).setncattr("units", "°C")
+        # xarray splits this text.
+        file["t"].setncattr("coordinates", "größe")
+    assert xr.open_dataset(tmp_path / "x.nc", engine="b2kit").t.attrs["units"] == "°C"
+
+
 def test_xarray_opens_them(path):
     xr = pytest.importorskip("xarray")
     with pytest.warns(UserWarning, match="null"):

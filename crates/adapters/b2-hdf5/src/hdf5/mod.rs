@@ -649,15 +649,8 @@ impl Hdf5 {
             let texts = data
                 .chunks_exact(items.stored.max(1))
                 .map(|reference| self.below.sequence(reference, 1).map(|(_, bytes)| attrs::text(&bytes)));
-            let mut texts = texts.collect::<Result<Vec<_>, _>>()?;
-            return match (&shape[..], texts.pop()) {
-                ([], Some(text)) => Ok(text),
-                ([_], last) => {
-                    texts.extend(last);
-                    Ok(Value::Array(texts))
-                }
-                _ => Err("texts in several dimensions".into()),
-            };
+            let found = attrs::texts(&attr.name, &shape, texts.collect::<Result<_, _>>()?);
+            return found.ok_or_else(|| "texts in several dimensions".into());
         }
         if items.dtype.fields().is_some() {
             return Err("a compound".into());
