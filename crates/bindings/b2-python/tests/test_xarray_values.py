@@ -168,6 +168,33 @@ def test_times_that_do_not_fit(tmp_path, lazy):
         assert opened(tmp_path / "a.b2d").sizes["x"] == 2
 
 
+@lazily
+@pytest.mark.parametrize("kind", ["M8", "m8"])
+def test_times_coarser_than_the_units_of_the_encoding(tmp_path, lazy, kind):
+    path, since = tmp_path / "a.b2d", " since 1950-01-01" if kind == "M8" else ""
+    times = np.array([165_088_894, 632_342_156, "NaT"], f"{kind}[s]")
+    for units in ("milliseconds", "microseconds", "nanoseconds"):
+        ds = maybe_lazy(xr.Dataset({"t": ("x", times)}), lazy)
+        ds.t.encoding.update(units=units + since, dtype="i8")
+        ds.b2kit.to_store(path, mode="w")
+        ds.b2kit.to_store(path, append_dim="x")
+        again = opened(path, decode_timedelta=True)
+        np.testing.assert_array_equal(again.t.values.astype(times.dtype), np.tile(times, 2))
+    late = maybe_lazy(xr.Dataset({"t": ("x", np.array([10**11], f"{kind}[s]"))}), lazy)
+    late.t.encoding.update(units="nanoseconds" + since, dtype="i8")
+    with pytest.raises(b2kit.errors.RangeError, match="units of its encoding"):
+        late.b2kit.to_store(tmp_path / "late.b2d")
+
+
+def test_fill_values_that_no_integer_represents(tmp_path):
+    ds = xr.Dataset({"n": ("x", np.array([1, 65535], "u2"), {"missing_value": -1.0}), "m": ("x", np.array([1, 5], "i2"), {"missing_value": 5.0})})
+    ds.to_netcdf(tmp_path / "x.nc", engine="h5netcdf")
+    ds.b2kit.to_store(tmp_path / "x.b2d")
+    for name in ("x.nc", "x.b2d"):
+        again = opened(tmp_path / name)
+        assert again.n.values.tolist() == [1, 65535] and np.isnan(again.m.values).tolist() == [False, True], name
+
+
 @pytest.mark.parametrize("letters", [[b"N", b"S"], [[b"a", b"b"], [b"c", b"d"]], b"x"])
 def test_single_letters_are_items(tmp_path, letters):
     items = np.array(letters, "S1")

@@ -14,6 +14,8 @@ from b2kit.errors import RangeError
 # Encoding keys that belong to a type.
 _OF_TYPE = ("dtype", "_Unsigned")
 _FILLS = ("_FillValue", "missing_value")
+# Units of CF below a second.
+_FINE = {"nanosecond": "ns", "microsecond": "us", "millisecond": "ms"}
 # Items that are compared at a time.
 _STEP = 1 << 20
 
@@ -60,6 +62,48 @@ def checked(name: Any, told: Variable, encoded: Variable) -> Variable:
     kept = {"told_name": name, "attrs": dict(encoded.attrs), "encoding": dict(told.encoding)}
     data = lazy(_check, found, told._data, dtype=found.dtype, meta=found._meta, **kept)
     return Variable(encoded.dims, data, encoded.attrs, encoded.encoding, fastpath=True)
+
+
+def fill_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Returns a fill value as an item of the dtype, which msgpack does not store; unchanged if no integer of it has that value."""
+    if dtype.kind not in "biufc" or isinstance(value, (str, bytes, list)):
+        return value
+    given = np.asarray(value)
+    with np.errstate(all="ignore"):
+        found = given.astype(dtype)
+    if dtype.kind in "iu" and not (found == given).all():
+        return value
+    return found.reshape(())[()] if found.size == 1 else found
+
+
+def with_fine_times(name: Any, told: Variable) -> Variable:
+    """Returns the variable with times in the units of the encoding if these are finer, since xarray loses all times otherwise."""
+    units = str(told.encoding.get("units", "")).lower().split()
+    unit = _FINE.get(units[0].removesuffix("s")) if units else None
+    if unit is None or told.dtype.kind not in "mM" or np.dtype(f"m8[{unit}]") <= np.dtype(f"m8[{np.datetime_data(told.dtype)[0]}]"):
+        return told
+    to = np.dtype(f"{told.dtype.kind}8[{unit}]")
+    data: Any
+    if told.chunks is None:
+        data = _finer(np.asarray(told.values), to, name)
+    else:
+        from dask.array.core import map_blocks
+
+        lazy: Any = map_blocks
+        data = told._data
+        data = lazy(_finer, data, to=to, told_name=name, dtype=to, meta=data._meta.astype(to))
+    return Variable(told.dims, data, told.attrs, told.encoding, fastpath=True)
+
+
+def _finer(times: Any, to: np.dtype[Any], told_name: Any) -> Any:
+    try:
+        found = times.astype(to)
+    except OverflowError:
+        found = None
+    # Older versions of NumPy wrap them.
+    if found is None or not np.array_equal(found.astype(times.dtype), times, equal_nan=True):
+        raise RangeError(f"variable {told_name!r}: times that do not fit into {to}, which has the units of its encoding: choose others")
+    return found
 
 
 def with_long_times(told: Variable) -> Variable:

@@ -15,6 +15,7 @@ from xarray.core.variable import Variable
 
 from b2kit import hdf5
 from b2kit._remote import is_web, source_with
+from b2kit._xarray_fit import fill_of
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
@@ -99,10 +100,8 @@ class Hdf5Store(AbstractDataStore):
         if not isinstance(dims, (list, tuple)) or len(dims) != data.ndim:
             dims = [f"{name}_dim_{axis}" for axis in range(data.ndim)]
         for fill in ("_FillValue", "missing_value"):
-            # msgpack stores no type.
-            if fill in attrs and data.dtype.kind in "biufc" and not isinstance(attrs[fill], (str, bytes, list)):
-                value = np.asarray(attrs[fill]).astype(data.dtype)
-                attrs[fill] = value.reshape(())[()] if value.size == 1 else value
+            if fill in attrs:
+                attrs[fill] = fill_of(attrs[fill], data.dtype)
         encoding: dict[str, Any] = {"source": data.path, "original_shape": data.shape, "chunks": data.chunks}
         if data.chunks is not None:
             encoding["preferred_chunks"] = dict(zip(dims, data.chunks))

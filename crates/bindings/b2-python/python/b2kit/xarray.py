@@ -246,6 +246,7 @@ class DataStore(WritableCFDataStore):
     def encode(self, variables: Any, attributes: Any) -> Any:
         """Encodes variables. A type that was read from a file becomes wider where values do not fit."""
         encode: Any = super().encode
+        variables = {key: _xarray_fit.with_fine_times(key, variable) for key, variable in variables.items()}
         told = {key: _xarray_fit.with_long_times(variable) for key, variable in variables.items()}
         encoded, attrs = encode(told, attributes)
         wider = {key: _xarray_fit.wider(told[key], encoded[key], key in self.fixed) for key in told}
@@ -1073,9 +1074,8 @@ def _variable(name: str, array: Array, data: _Items) -> Variable:
     elif not isinstance(dims, (list, tuple)) or len(dims) != array.ndim or not all(isinstance(d, str) for d in dims):
         raise DamagedError(f"{name}: {_DIMS} is {dims!r}, expected {array.ndim} names")
     for fill in ("_FillValue", "missing_value"):
-        # Fill values have the type of the items, which msgpack does not store.
-        if fill in attrs and array.dtype.kind in "biufc" and not isinstance(attrs[fill], (str, bytes, list)):
-            attrs[fill] = np.asarray(attrs[fill]).astype(array.dtype)[()]
+        if fill in attrs:
+            attrs[fill] = _xarray_fit.fill_of(attrs[fill], array.dtype)
     encoding: dict[str, Any] = {
         "codec": array.codec,
         "level": array.level,
