@@ -186,6 +186,20 @@ def test_times_coarser_than_the_units_of_the_encoding(tmp_path, lazy, kind):
         late.b2kit.to_store(tmp_path / "late.b2d")
 
 
+def test_fill_values_of_unsigned_numbers_in_the_other_byte_order(tmp_path):
+    netcdf = pytest.importorskip("netCDF4")
+    with netcdf.Dataset(tmp_path / "x.nc", "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("x", 3)
+        numbers = file.createVariable("n", "i2", ("x",), fill_value=5)
+        numbers.setncattr("_Unsigned", "true")
+        numbers.set_auto_maskandscale(False)
+        numbers[:] = [1, 5, -1]
+    attrs = {"_ARRAY_DIMENSIONS": ["x"], "_Unsigned": "true", "_FillValue": 5}
+    b2kit.asarray(np.array([1, 5, -1], ">i2"), tmp_path / "n.b2nd", attrs=attrs)
+    for name in ("x.nc", "n.b2nd"):
+        np.testing.assert_array_equal(opened(tmp_path / name).n, [1, np.nan, 65535], name)
+
+
 def test_fill_values_that_no_integer_represents(tmp_path):
     ds = xr.Dataset({"n": ("x", np.array([1, 65535], "u2"), {"missing_value": -1.0}), "m": ("x", np.array([1, 5], "i2"), {"missing_value": 5.0})})
     ds.to_netcdf(tmp_path / "x.nc", engine="h5netcdf")

@@ -76,6 +76,11 @@ def fill_of(value: Any, dtype: np.dtype[Any]) -> Any:
     return found.reshape(())[()] if found.size == 1 else found
 
 
+def told_dtype(attrs: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns the dtype in which xarray gets items: with ``_Unsigned`` in native order, since it reads fill values in no other."""
+    return dtype.newbyteorder("=") if "_Unsigned" in attrs else dtype
+
+
 def with_fine_times(name: Any, told: Variable) -> Variable:
     """Returns the variable with times in the units of the encoding if these are finer, since xarray loses all times otherwise."""
     units = str(told.encoding.get("units", "")).lower().split()

@@ -15,7 +15,7 @@ from xarray.core.variable import Variable
 
 from b2kit import hdf5
 from b2kit._remote import is_web, source_with
-from b2kit._xarray_fit import fill_of
+from b2kit._xarray_fit import fill_of, told_dtype
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
@@ -50,14 +50,14 @@ def opened(source: Any, threads: int | None, storage_options: Mapping[str, Any] 
 class _Items(BackendArray):
     """The items of a data set, read lazily."""
 
-    def __init__(self, data: hdf5.Data) -> None:
-        self._data, self.shape, self.dtype = data, data.shape, data.dtype
+    def __init__(self, data: hdf5.Data, dtype: np.dtype[Any]) -> None:
+        self._data, self.shape, self.dtype = data, data.shape, dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
-        return self._data.oindex[key]
+        return np.asarray(self._data.oindex[key], self.dtype)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)
@@ -106,7 +106,7 @@ class Hdf5Store(AbstractDataStore):
         if data.chunks is not None:
             encoding["preferred_chunks"] = dict(zip(dims, data.chunks))
         self._unlimited.update(dim for dim, most in zip(dims, data.maxshape) if most is None)
-        items: Any = indexing.LazilyIndexedArray(_Items(data))
+        items: Any = indexing.LazilyIndexedArray(_Items(data, told_dtype(attrs, data.dtype)))
         return Variable(dims, items, attrs, encoding)
 
     def get_attrs(self) -> dict[str, Any]:

@@ -96,7 +96,8 @@ class _Items(BackendArray):
     def __init__(self, array: Array, manager: Any) -> None:
         self._manager = manager
         self.shape = array.shape
-        self.dtype = array.dtype
+        self._stored = array.dtype
+        self.dtype = _xarray_fit.told_dtype(array.attrs, array.dtype)
 
     def _array(self) -> Array:
         while True:
@@ -104,17 +105,17 @@ class _Items(BackendArray):
             # Another thread may have closed it in the meantime.
             if array is not None:
                 break
-        if array.shape != self.shape or array.dtype != self.dtype:
+        if array.shape != self.shape or array.dtype != self._stored:
             raise ChangedError(f"{array.path}: changed since it was opened: now {array.dtype} {array.shape}")
         return array
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         array = self._array()
         if isinstance(key, indexing.VectorizedIndexer):
-            return np.asarray(array.vindex[key.tuple])
+            return np.asarray(array.vindex[key.tuple], self.dtype)
         if isinstance(key, indexing.OuterIndexer):
-            return np.asarray(array.oindex[key.tuple])
-        return np.asarray(array[key.tuple])
+            return np.asarray(array.oindex[key.tuple], self.dtype)
+        return np.asarray(array[key.tuple], self.dtype)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)
