@@ -161,9 +161,10 @@ def refuse_unreadable(chunks):
     """Stops a case whose chunks the C library cannot read: with a dictionary, it marks chunks of less than 32
     bytes as plain data and then stores a run."""
     for chunk in chunks:
-        nbytes, cbytes, _ = blosc2.get_cbuffer_sizes(chunk)
-        # The size gives it away, or else the start of the only block, in a place where no table should be.
-        if chunk[2] & 2 and (cbytes != nbytes + 32 or nbytes < 32 and chunk[32:36] == b"\x24\0\0\0"):
+        nbytes, cbytes, blocksize = blosc2.get_cbuffer_sizes(chunk)
+        # The size gives it away, or else the start of the first block, in a place where no table should be.
+        first = 32 + 4 * -(-nbytes // max(blocksize, 1))
+        if chunk[2] & 2 and (cbytes != nbytes + 32 or nbytes < 32 and chunk[32:36] == first.to_bytes(4, "little")):
             raise Unreadable("a tiny chunk with a dictionary")
 
 
