@@ -110,18 +110,6 @@ fn array_numbers(value: &Value) -> Option<Vec<Value>> {
     data.chunks_exact(dtype.itemsize().max(1)).map(|item| scalar(dtype.as_str(), item)).collect()
 }
 
-/// Converts a float of 2 bytes.
-fn half(bits: u16) -> f32 {
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1F), f32::from(bits & 0x3FF));
-    let magnitude = match (exponent, bits & 0x3FF) {
-        (0, _) => fraction * 2_f32.powi(-24),
-        (0x1F, 0) => f32::INFINITY,
-        (0x1F, _) => f32::NAN,
-        _ => (fraction + 1024.0) * 2_f32.powi(exponent.saturating_sub(25)),
-    };
-    if bits >> 15 == 0 { magnitude } else { -magnitude }
-}
-
 /// The dtype, shape and items of an attribute that is an array.
 pub(crate) fn array(value: &Value) -> Option<(Dtype, Vec<u64>, Vec<u8>)> {
     let Value::Ext(ARRAY, bytes) = value else { return None };
@@ -157,7 +145,7 @@ fn scalar(dtype: &str, data: &[u8]) -> Option<Value> {
             bytes.resize(8, sign);
             i64::from_le_bytes(bytes.try_into().ok()?).into()
         }
-        ('f', 2) => Value::F32(half(u16::from_le_bytes(bytes.try_into().ok()?))),
+        ('f', 2) => Value::F32(half::f16::from_le_bytes(bytes.try_into().ok()?).to_f32()),
         ('f', 4) => Value::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
         ('f', 8) => Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
         ('c', 8) => {

@@ -115,7 +115,7 @@ fn damage_that_decodes_is_not_taken() {
 
 /// Damage that hits the checksums, too, may decode. The report says for how many chunks that cannot be ruled out.
 #[test]
-fn chunks_without_their_checksums_are_told() {
+fn chunks_without_their_checksums_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     for storage in [Storage::Contiguous, Storage::Sparse] {
         let path = dir.path().join(format!("{storage:?}"));

@@ -403,9 +403,9 @@ fn a_file_whose_checksums_were_removed_is_whole() {
     assert_eq!(folder.ok(&["cat", "out.b2nd"]), raw);
 }
 
-/// Lost checksums and vlmetalayers are told: values may be wrong, and attributes missing.
+/// The report names lost checksums and vlmetalayers: values may be wrong, and attributes missing.
 #[test]
-fn a_damaged_end_is_told() {
+fn a_damaged_end_is_reported() {
     let folder = Folder::new();
     folder.pack(
         "a",

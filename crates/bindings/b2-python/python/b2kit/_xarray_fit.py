@@ -81,33 +81,33 @@ def told_dtype(attrs: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=") if "_Unsigned" in attrs else dtype
 
 
-def with_fine_times(name: Any, told: Variable) -> Variable:
+def with_fine_times(name: Any, variable: Variable) -> Variable:
     """Returns the variable with times in the units of the encoding if these are finer, since xarray loses all times otherwise."""
-    units = str(told.encoding.get("units", "")).lower().split()
+    units = str(variable.encoding.get("units", "")).lower().split()
     unit = _FINE.get(units[0].removesuffix("s")) if units else None
-    if unit is None or told.dtype.kind not in "mM" or np.dtype(f"m8[{unit}]") <= np.dtype(f"m8[{np.datetime_data(told.dtype)[0]}]"):
-        return told
-    to = np.dtype(f"{told.dtype.kind}8[{unit}]")
+    if unit is None or variable.dtype.kind not in "mM" or np.dtype(f"m8[{unit}]") <= np.dtype(f"m8[{np.datetime_data(variable.dtype)[0]}]"):
+        return variable
+    to = np.dtype(f"{variable.dtype.kind}8[{unit}]")
     data: Any
-    if told.chunks is None:
-        data = _finer(np.asarray(told.values), to, name)
+    if variable.chunks is None:
+        data = _finer(np.asarray(variable.values), to, name)
     else:
         from dask.array.core import map_blocks
 
         lazy: Any = map_blocks
-        data = told._data
-        data = lazy(_finer, data, to=to, told_name=name, dtype=to, meta=data._meta.astype(to))
-    return Variable(told.dims, data, told.attrs, told.encoding, fastpath=True)
+        data = variable._data
+        data = lazy(_finer, data, to=to, of_variable=name, dtype=to, meta=data._meta.astype(to))
+    return Variable(variable.dims, data, variable.attrs, variable.encoding, fastpath=True)
 
 
-def _finer(times: Any, to: np.dtype[Any], told_name: Any) -> Any:
+def _finer(times: Any, to: np.dtype[Any], of_variable: Any) -> Any:
     try:
         found = times.astype(to)
     except OverflowError:
         found = None
     # Older versions of NumPy wrap them.
     if found is None or not np.array_equal(found.astype(times.dtype), times, equal_nan=True):
-        raise RangeError(f"variable {told_name!r}: times that do not fit into {to}, which has the units of its encoding: choose others")
+        raise RangeError(f"variable {of_variable!r}: times that do not fit into {to}, which has the units of its encoding: choose others")
     return found
 
 
