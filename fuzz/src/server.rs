@@ -111,7 +111,7 @@ fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
         None => (0, len),
     };
     let mut body = frame.get(start..end).unwrap_or_default().to_vec();
-    let (mut status, mut more, mut told) = ("206 Partial Content".to_owned(), String::new(), len);
+    let (mut status, mut more, mut stated) = ("206 Partial Content".to_owned(), String::new(), len);
     let mut tag = ["\"one\"", "\"two\""][version].to_owned();
     let mut length = body.len() as i64;
     match manner {
@@ -121,7 +121,7 @@ fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
         }
         136..=139 => start += usize::from(manner) - 135,
         140..=143 => end = end.saturating_sub(usize::from(manner) - 139),
-        144..=147 => told = [0, 1, usize::MAX, len + 1][usize::from(manner) - 144],
+        144..=147 => stated = [0, 1, usize::MAX, len + 1][usize::from(manner) - 144],
         148..=151 => drop(body.split_off(body.len() / 2)),
         152..=155 => body.extend([7; 3000]),
         156 => length = -1,
@@ -162,7 +162,7 @@ fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
     }
     let tag = if tag.is_empty() { String::new() } else { format!("ETag: {tag}\r\n") };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Range: bytes {start}-{}/{told}\r\nContent-Length: {length}\r\n{tag}{more}\r\n",
+        "HTTP/1.1 {status}\r\nContent-Range: bytes {start}-{}/{stated}\r\nContent-Length: {length}\r\n{tag}{more}\r\n",
         end.wrapping_sub(1)
     );
     // Send exactly the announced length, or the rest would be taken for the next response.

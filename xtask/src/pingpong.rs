@@ -290,8 +290,8 @@ impl OpenFile {
 fn read_array(path: &Path, items: &Path) -> Result<Value> {
     let array = NdArray::open(path)?;
     let all = array.all().read_bytes()?;
-    let far = NdArray::open_with(path, &SuperChunk::options().tuning(REMOTE_TUNING))?;
-    ensure!(far.all().read_bytes()? == all, "read as from remote storage, the items differ");
+    let remote = NdArray::open_with(path, &SuperChunk::options().tuning(REMOTE_TUNING))?;
+    ensure!(remote.all().read_bytes()? == all, "read as from remote storage, the items differ");
     if let [len, ..] = *array.shape()
         && len > 0
     {
@@ -299,7 +299,7 @@ fn read_array(path: &Path, items: &Path) -> Result<Value> {
             let row = |array: &NdArray| -> Result<Vec<u8>> {
                 Ok(array.slice(Selection::from(i64::try_from(at)?))?.read_bytes()?)
             };
-            ensure!(row(&far)? == row(&array)?, "read as from remote storage, row {at} differs");
+            ensure!(row(&remote)? == row(&array)?, "read as from remote storage, row {at} differs");
         }
     }
     fs::write(items, all)?;
@@ -317,13 +317,13 @@ fn read_frame(path: &Path) -> Result<Value> {
         let value = schunk.vlmetalayers().get(&*name)?.context("a vlmetalayer without a value")?;
         layers.insert(name.into_owned(), to_hex(&value));
     }
-    let far = schunk.clone().with_tuning(REMOTE_TUNING);
+    let remote = schunk.clone().with_tuning(REMOTE_TUNING);
     let mut start = 0;
     for nchunk in 0..schunk.nchunks() {
         let plain = schunk.chunk(nchunk).decompress()?;
         for at in [0, plain.len() / 3, plain.len().saturating_sub(1)] {
             let end = plain.len().min(at + 1);
-            let read = far.read_bytes(start + at as u64..start + end as u64)?;
+            let read = remote.read_bytes(start + at as u64..start + end as u64)?;
             ensure!(read == plain[at..end], "read as from remote storage, chunk {nchunk} differs");
         }
         start += plain.len() as u64;

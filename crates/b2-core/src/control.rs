@@ -190,14 +190,14 @@ impl Control {
             let Ok(mut callback) = callback.try_lock() else { break };
             self.check()?;
             let CallProgress { total, itemsize, .. } = **call;
-            let told = call.nbytes.load(Relaxed);
-            if callback(Progress { nbytes: told, total, itemsize }).is_break() {
+            let reported = call.nbytes.load(Relaxed);
+            if callback(Progress { nbytes: reported, total, itemsize }).is_break() {
                 call.stopped.store(true, Relaxed);
             }
             drop(callback);
             fence(SeqCst);
             // Report again if other threads have counted more in the meantime.
-            if call.nbytes.load(Relaxed) == told {
+            if call.nbytes.load(Relaxed) == reported {
                 break;
             }
         }

@@ -366,10 +366,10 @@ mod tests {
         copy_shared(none, &[1, 2], none, &mut one, 2).unwrap();
         assert_eq!(one, [1, 2]);
         // Large gaps are not read.
-        let far: Bytes = (0..3_000_000).map(|n| (n / 1_000_000) as u8).collect();
+        let data: Bytes = (0..3_000_000).map(|n| (n / 1_000_000) as u8).collect();
         let mut column = [9; 3];
         let place = Place { whole: &[3, 1_000_000], start: &[0, 5], shape: &[3, 1], itemsize: 1 };
-        place.read(&far, 0, &mut column).unwrap();
+        place.read(&data, 0, &mut column).unwrap();
         assert_eq!(column, [0, 1, 2]);
     }
 }

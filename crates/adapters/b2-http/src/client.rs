@@ -243,8 +243,8 @@ impl Client {
         if !headers.get_all("content-encoding").iter().all(|value| value.to_str().is_ok_and(plain)) {
             return Err(wrong("the server sends ranges compressed"));
         }
-        let told = text("content-range").and_then(content_range);
-        let Some((start, end, len)) = told else {
+        let range = text("content-range").and_then(content_range);
+        let Some((start, end, len)) = range else {
             return Err(wrong("the server does not state which range it sends"));
         };
         // A suffix ends with the file, so `a-b/*` implies its length.

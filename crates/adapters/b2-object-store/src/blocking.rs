@@ -351,8 +351,8 @@ mod tests {
             .insert("mem://b".to_owned(), Bucket { is_inserted: true, ..Bucket::new(memory) });
         let stores = Stores::with(PerProcess::inherited(parent));
         let options = SuperChunk::options().file_system(Arc::new(stores.clone())).tuning(ReadTuning::REMOTE);
-        let far = NdArray::open_with("mem://b/a.b2nd", &options).unwrap();
-        assert!(far.all().read_bytes().unwrap() == near);
+        let remote = NdArray::open_with("mem://b/a.b2nd", &options).unwrap();
+        assert!(remote.all().read_bytes().unwrap() == near);
         // The file is in the child's list of open files, not in its parent's.
         let open = &stores.0.process_state().unwrap().open;
         assert!(open.get("mem://b/a.b2nd", || Err(io::ErrorKind::NotFound.into())).is_ok());

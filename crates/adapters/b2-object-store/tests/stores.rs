@@ -24,18 +24,18 @@ async fn arrays_in_memory_read_as_here() {
     let near = NdArray::from_bytes(frame.clone()).unwrap();
     let store = Arc::new(InMemory::new());
     store.put(&Path::from("a/b.b2nd"), frame.clone().into()).await.unwrap();
-    let far = b2_object_store::open(store.clone(), "a/b.b2nd").await.unwrap();
-    assert!(far.is_guarded());
+    let remote = b2_object_store::open(store.clone(), "a/b.b2nd").await.unwrap();
+    assert!(remote.is_guarded());
     // In a separate task, which may move between threads.
-    let all = far.all();
+    let all = remote.all();
     let all = tokio::spawn(async move { all.read_bytes().await }).await.unwrap().unwrap();
     assert!(all == near.all().read_bytes().unwrap());
     let view = (range(..).step(-7), [3i64, 3, 399]);
-    let found = far.slice(view.clone()).unwrap().read_bytes().await.unwrap();
+    let found = remote.slice(view.clone()).unwrap().read_bytes().await.unwrap();
     assert_eq!(found, near.slice(view).unwrap().read_bytes().unwrap());
     // Another object of the same name.
     store.put(&Path::from("a/b.b2nd"), frame.into()).await.unwrap();
-    let error = far.all().read_bytes().await.unwrap_err();
+    let error = remote.all().read_bytes().await.unwrap_err();
     assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
     let error = b2_object_store::open(store, "none").await.map(drop).unwrap_err();
     assert!(matches!(error, NdError::Frame(FrameError::Io { .. })), "{error}");
@@ -49,16 +49,16 @@ async fn sparse_frames_are_folders_of_objects() {
     field().write_options(options).write(&path, source::by_index(item)).unwrap();
     let near = NdArray::open(&path).unwrap().all().read_bytes().unwrap();
     let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir.path()).unwrap());
-    let far = b2_object_store::open(local, "s.b2nd").await.unwrap();
-    assert!(far.all().read_bytes().await.unwrap() == near);
+    let remote = b2_object_store::open(local, "s.b2nd").await.unwrap();
+    assert!(remote.all().read_bytes().await.unwrap() == near);
     let memory = Arc::new(InMemory::new());
     for entry in fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
         let name = Path::from(format!("x/{}", entry.file_name().display()));
         memory.put(&name, fs::read(entry.path()).unwrap().into()).await.unwrap();
     }
-    let far = b2_object_store::open(memory, "x").await.unwrap();
-    assert!(far.all().read_bytes().await.unwrap() == near);
+    let remote = b2_object_store::open(memory, "x").await.unwrap();
+    assert!(remote.all().read_bytes().await.unwrap() == near);
 }
 
 /// Uploads to a store that records the order of parts.

@@ -32,13 +32,13 @@ struct CountingFolder {
     inner: FilesystemStore,
     bytes: AtomicUsize,
     rounds: AtomicUsize,
-    far: AtomicBool,
+    is_remote: AtomicBool,
 }
 
 impl CountingFolder {
     fn wait(&self) {
         self.rounds.fetch_add(1, Relaxed);
-        if self.far.load(Relaxed) {
+        if self.is_remote.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -117,11 +117,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("b2kit.b2nd (zstd, shuffle)", Arc::new(B2ndCodec::new().blocks([BOX as u32; 3]))),
     ];
     let mut arrays = Vec::new();
-    let far = Arc::new(CountingFolder {
+    let counted = Arc::new(CountingFolder {
         inner: FilesystemStore::new(folder.path())?,
         bytes: AtomicUsize::new(0),
         rounds: AtomicUsize::new(0),
-        far: AtomicBool::new(false),
+        is_remote: AtomicBool::new(false),
     });
     for (n, (name, codec)) in variants.into_iter().enumerate() {
         let path = format!("/{n}");
@@ -129,29 +129,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let array = builder.array_to_bytes_codec(codec).build(store.clone(), &path)?;
         array.store_metadata()?;
         array.store_array_subset(&ArraySubset::new_with_shape(SHAPE.to_vec()), &items)?;
-        arrays.push((name, Array::open(far.clone(), &path)?));
+        arrays.push((name, Array::open(counted.clone(), &path)?));
     }
     let starts: [(&str, [u64; 3]); 2] = [("aligned box", [64, 96, 128]), ("box anywhere", [75, 101, 139])];
     for (what, start) in starts {
         let ranges = start.map(|start| start..start + BOX);
         let cut = ArraySubset::new_with_ranges(&ranges);
-        for is_far in [false, true] {
-            far.far.store(is_far, Relaxed);
+        for is_remote in [false, true] {
+            counted.is_remote.store(is_remote, Relaxed);
             let mut times = vec![Vec::new(); arrays.len()];
             let mut costs = vec![(0, 0); arrays.len()];
             let mut first: Option<Vec<f32>> = None;
             for _ in 0..TURNS {
                 for (n, (_, array)) in arrays.iter().enumerate() {
-                    far.bytes.store(0, Relaxed);
-                    far.rounds.store(0, Relaxed);
+                    counted.bytes.store(0, Relaxed);
+                    counted.rounds.store(0, Relaxed);
                     let begin = Instant::now();
                     let found: Vec<f32> = array.retrieve_array_subset(&cut)?;
                     times[n].push(begin.elapsed());
-                    costs[n] = (far.bytes.load(Relaxed), far.rounds.load(Relaxed));
+                    costs[n] = (counted.bytes.load(Relaxed), counted.rounds.load(Relaxed));
                     assert_eq!(*first.get_or_insert_with(|| found.clone()), found);
                 }
             }
-            let place = if is_far { "20 ms" } else { "local" };
+            let place = if is_remote { "20 ms" } else { "local" };
             for (n, (name, _)) in arrays.iter().enumerate() {
                 times[n].sort();
                 let (median, best) = (times[n][TURNS / 2], times[n][0]);

@@ -215,7 +215,7 @@ impl Cli {
             | Command::Items(_) => retry_read(|| self.dispatch(global)),
             _ => self.dispatch(global),
         };
-        urls::tell(global);
+        urls::report(global);
         result
     }
 

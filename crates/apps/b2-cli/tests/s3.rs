@@ -68,9 +68,9 @@ fn the_command_reads_and_writes_objects() {
         &["pack", "--raw", "--dtype", "<u4", "--shape", "1000,500", "raw", "s3://bucket/packed.b2nd"],
     );
     assert!(ok(&moto, here, &["cat", "s3://bucket/packed.b2nd"]) == raw);
-    let told = run(&moto, here, &["-v", "cat", "s3://bucket/packed.b2nd", "--slice=3,4"]);
-    let told = String::from_utf8(told.stderr).unwrap();
-    assert!(told.contains("requests to stores"), "{told}");
+    let output = run(&moto, here, &["-v", "cat", "s3://bucket/packed.b2nd", "--slice=3,4"]);
+    let output = String::from_utf8(output.stderr).unwrap();
+    assert!(output.contains("requests to stores"), "{output}");
     assert!(!moto.has_parts());
     let error = fails(&moto, here, &["info", "s3://bucket/none.b2nd"]);
     assert!(error.contains("s3://bucket/none.b2nd"), "{error}");

@@ -143,12 +143,12 @@ pub fn user_blocks(len: u64) -> impl Iterator<Item = u64> {
 /// Whether the first block is one of a tar archive, which even without a signature contains its own checksum.
 fn is_tar(head: &[u8]) -> bool {
     let (Some(block), Some(field)) = (head.get(..512), head.get(148..156)) else { return false };
-    let told = std::str::from_utf8(field).ok().map(|text| text.trim_matches([' ', '\0']));
-    let told = told.filter(|text| text.len() >= 4).and_then(|text| u64::from_str_radix(text, 8).ok());
+    let stored = std::str::from_utf8(field).ok().map(|text| text.trim_matches([' ', '\0']));
+    let stored = stored.filter(|text| text.len() >= 4).and_then(|text| u64::from_str_radix(text, 8).ok());
     let bytes = block.iter().enumerate();
     let sum =
         bytes.map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u64::from(*byte) }).sum::<u64>();
-    block.first() != Some(&0) && told == Some(sum)
+    block.first() != Some(&0) && stored == Some(sum)
 }
 
 /// Whether this is one of the JSON files of Zarr.

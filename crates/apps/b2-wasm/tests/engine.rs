@@ -99,20 +99,20 @@ const LOOK_COMMAND: &str = "look\nhandle=1\ndecoded=1000000000\nmost=1000,1000";
 #[test]
 fn planes_are_read_and_coloured() {
     let mut page = TestPage::with(array());
-    let told = page.open();
+    let output = page.open();
     assert!(
-        told.contains(r#""kind":"array","shape":[4,30,40],"chunks":[2,30,20],"blocks":[1,10,10]"#),
-        "{told}"
+        output.contains(r#""kind":"array","shape":[4,30,40],"chunks":[2,30,20],"blocks":[1,10,10]"#),
+        "{output}"
     );
-    assert!(told.contains(r#""dtype":"<f4""#), "{told}");
-    let told = page.json("axes\nhandle=1\nslice=-1,::2,5:-5");
+    assert!(output.contains(r#""dtype":"<f4""#), "{output}");
+    let output = page.json("axes\nhandle=1\nslice=-1,::2,5:-5");
     let expected = concat!(
         r#"{"axes":[{"start":3,"step":1,"len":1,"dropped":true},{"start":0,"step":2,"len":15,"dropped":false},"#,
         r#"{"start":5,"step":1,"len":30,"dropped":false}]}"#
     );
-    assert_eq!(told, expected);
-    let told = page.json(&format!("{LOOK_COMMAND}\nslice=3,::2,5:35\ndims=1,2\nwindows=0,15,0,30"));
-    assert_eq!(told, r#"{"height":15,"width":30,"steps":[1,1],"every":1}"#);
+    assert_eq!(output, expected);
+    let output = page.json(&format!("{LOOK_COMMAND}\nslice=3,::2,5:35\ndims=1,2\nwindows=0,15,0,30"));
+    assert_eq!(output, r#"{"height":15,"width":30,"steps":[1,1],"every":1}"#);
     let at = |i: usize, j: usize, k: usize| (i * 1200 + j * 40 + k) as f64 / 2.0;
     let expected: Vec<f64> =
         (0..30).step_by(2).flat_map(|j| (5..35).map(move |k| (j, k))).map(|(j, k)| at(3, j, k)).collect();
@@ -143,9 +143,9 @@ fn planes_are_read_and_coloured() {
 fn few_blocks_make_a_coarse_picture() {
     let mut page = TestPage::with(array());
     page.open();
-    let told =
+    let output =
         page.json("look\nhandle=1\ndecoded=40000\nmost=1000,1000\nslice=0,:,:\ndims=1,2\nwindows=0,30,0,40");
-    assert!(told.contains(r#""every":3"#), "{told}");
+    assert!(output.contains(r#""every":3"#), "{output}");
     assert_eq!(page.values().len(), 30 * 40);
 }
 
@@ -159,10 +159,10 @@ fn super_chunks_are_lines() {
         writer.append(Chunk::compress_bytes(&bytes, &compression).unwrap()).unwrap();
     }
     let mut page = TestPage::with(writer.finish().unwrap().into_bytes());
-    let told = page.open();
-    assert!(told.contains(r#""kind":"frame","shape":[200000],"chunks":[50000]"#), "{told}");
-    let told = page.json("look\nhandle=1\ndecoded=8388608\nmost=1,500\nslice=\ndims=0\nwindows=0,200000");
-    assert_eq!(told, r#"{"height":1,"width":200000,"steps":[1,1],"every":1}"#);
+    let output = page.open();
+    assert!(output.contains(r#""kind":"frame","shape":[200000],"chunks":[50000]"#), "{output}");
+    let output = page.json("look\nhandle=1\ndecoded=8388608\nmost=1,500\nslice=\ndims=0\nwindows=0,200000");
+    assert_eq!(output, r#"{"height":1,"width":200000,"steps":[1,1],"every":1}"#);
     let expected: Vec<f64> = items.iter().map(|item| f64::from(*item)).collect();
     assert_eq!(page.values(), expected);
 }
@@ -192,10 +192,10 @@ fn stores_are_opened() {
         writer.put("/b", &SuperChunk::from_bytes(line).unwrap()).unwrap();
         writer.finish().unwrap();
         let mut page = TestPage { tells_length: false, ..TestPage::with(std::fs::read(&path).unwrap()) };
-        let told = page.open();
-        assert!(told.contains(r#""kind":"store""#) && told.contains(r#""key":"/group/a""#), "{told}");
-        let told = page.json("member\nhandle=1\nmember=1");
-        assert!(told.contains(r#""shape":[4,30,40]"#), "{told}");
+        let output = page.open();
+        assert!(output.contains(r#""kind":"store""#) && output.contains(r#""key":"/group/a""#), "{output}");
+        let output = page.json("member\nhandle=1\nmember=1");
+        assert!(output.contains(r#""shape":[4,30,40]"#), "{output}");
         page.json("look\nhandle=2\ndecoded=1000000\nmost=100,100\nslice=0,0,:\ndims=2\nwindows=0,40");
         assert!(page.call("member\nhandle=1\nmember=2").is_err());
         assert!(page.call("look\nhandle=1\ndecoded=1\nmost=1,1\nslice=\ndims=0\nwindows=0,1").is_err());
@@ -269,8 +269,8 @@ fn fields_of_records_are_drawn() {
     let item = |k: u8| [vec![b'a', 0, 0, 0, 0, 0, 0, 0], f64::from(k).to_le_bytes().to_vec()].concat();
     let items: Vec<u8> = (0..60).flat_map(item).collect();
     let mut page = TestPage::with(ArrayBuilder::of_dtype([6, 10], dtype).to_bytes(&items[..]).unwrap());
-    let told = page.open();
-    assert!(told.contains(r#"{"name":"speed","dtype":"<f8","drawn":true}"#), "{told}");
+    let output = page.open();
+    assert!(output.contains(r#"{"name":"speed","dtype":"<f8","drawn":true}"#), "{output}");
     let look = format!("{LOOK_COMMAND}\nslice=\ndims=0,1\nwindows=0,6,0,10");
     assert!(page.call(&look).unwrap_err().contains("choose a field"));
     assert!(page.call(&format!("{look}\nfield=0")).unwrap_err().contains("cannot be drawn"));
@@ -363,17 +363,17 @@ fn wrong_commands_are_errors() {
 
 #[test]
 fn what_is_no_blosc2_file_is_told() {
-    let told = |bytes: &[u8]| TestPage::with(bytes.to_vec()).call("open\nfile=1\nname=x").unwrap_err();
-    assert!(told(b"").contains("empty"));
-    assert!(told(b"hello").contains("not a Blosc2 file"));
-    assert!(told(b"<!doctype html>").contains("web page"));
-    assert!(told(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
-    assert!(told(b"\x93NUMPY").contains(".npy"));
-    assert!(told(b"\x93NUMPY").contains("b2kit pack"));
-    assert!(told(b"CDF\x01").contains("b2kit convert"));
-    assert!(told(b"\x89PNG\r\n\x1a\n").contains("PNG image"));
-    assert!(told(b"\x1f\x8b\x08").contains("gzip"));
-    assert!(told(b"PK\x05\x06").contains("zip"));
+    let run = |bytes: &[u8]| TestPage::with(bytes.to_vec()).call("open\nfile=1\nname=x").unwrap_err();
+    assert!(run(b"").contains("empty"));
+    assert!(run(b"hello").contains("not a Blosc2 file"));
+    assert!(run(b"<!doctype html>").contains("web page"));
+    assert!(run(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
+    assert!(run(b"\x93NUMPY").contains(".npy"));
+    assert!(run(b"\x93NUMPY").contains("b2kit pack"));
+    assert!(run(b"CDF\x01").contains("b2kit convert"));
+    assert!(run(b"\x89PNG\r\n\x1a\n").contains("PNG image"));
+    assert!(run(b"\x1f\x8b\x08").contains("gzip"));
+    assert!(run(b"PK\x05\x06").contains("zip"));
     // An archive with one empty file.
     let zip = |name: &str| {
         let len = [name.len() as u8, 0];
@@ -384,8 +384,8 @@ fn what_is_no_blosc2_file_is_told() {
             [&b"PK\x05\x06"[..], &[0, 0, 0, 0, 1, 0, 1, 0, entries, 0, 0, 0, start, 0, 0, 0, 0, 0]].concat();
         [file, entry, end].concat()
     };
-    assert!(told(&zip("temperature.npy")).contains("npz"));
-    assert!(told(&zip("x/zarr.json")).contains("Zarr"));
+    assert!(run(&zip("temperature.npy")).contains("npz"));
+    assert!(run(&zip("x/zarr.json")).contains("Zarr"));
 }
 
 #[test]

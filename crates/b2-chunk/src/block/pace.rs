@@ -51,8 +51,8 @@ mod tests {
         for (nbytes, blocksize) in
             [(1, 1), (1000, 7), (5 << 20, 10_000), (5 << 20, 1 << 20), ((5 << 20) + 1, 1 << 20)]
         {
-            let told = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-            let counters = Arc::clone(&told);
+            let totals = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let counters = Arc::clone(&totals);
             let control = Control::new().progress(move |progress| {
                 counters[0].store(progress.nbytes, Ordering::Relaxed);
                 counters[1].fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ mod tests {
             let control = control.begin(nbytes as u64, 1);
             let pace = BlockProgress::new(&control, nbytes, blocksize);
             (0..nbytes.div_ceil(blocksize)).rev().for_each(|nblock| pace.done(nblock).unwrap());
-            let [bytes, calls] = [0, 1].map(|i| told[i].load(Ordering::Relaxed));
+            let [bytes, calls] = [0, 1].map(|i| totals[i].load(Ordering::Relaxed));
             assert_eq!(bytes, nbytes as u64);
             assert!(calls <= nbytes.div_ceil(STEP) as u64 + 1, "{calls} calls for {nbytes} bytes");
         }

@@ -294,9 +294,9 @@ mod tests {
             .collect();
         assert_eq!(parts.len(), 4 << 20);
         let of_parts = Compression::new().itemsize(4).auto(&parts, Goal::Balance).unwrap();
-        let told = |p: &CParams| (p.codec(), p.level(), p.filters(), p.splitmode(), p.blocksize());
-        assert_eq!(told(&first), told(&again));
-        assert_eq!(told(&first), told(&of_parts));
+        let choice = |p: &CParams| (p.codec(), p.level(), p.filters(), p.splitmode(), p.blocksize());
+        assert_eq!(choice(&first), choice(&again));
+        assert_eq!(choice(&first), choice(&of_parts));
     }
 
     #[test]

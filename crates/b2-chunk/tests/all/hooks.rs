@@ -132,15 +132,15 @@ fn hooks_that_fail_end_the_call() {
 #[test]
 fn the_item_size_of_the_container_is_told() {
     let raw = raw();
-    let told = |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
+    let record = |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
         assert_eq!(info.itemsize, 500);
         dst.copy_from_slice(src);
         Ok(())
     };
-    let cparams = Compression::new().itemsize(500).prefilter(told).build().unwrap();
+    let cparams = Compression::new().itemsize(500).prefilter(record).build().unwrap();
     let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
     let container = Container::default().itemsize(Some(500));
-    let dparams = DParams::default().container(container).postfilter(told);
+    let dparams = DParams::default().container(container).postfilter(record);
     assert!(chunk.decompress_bytes_with(&dparams).unwrap() == raw);
 }
 

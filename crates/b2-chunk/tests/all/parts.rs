@@ -128,7 +128,7 @@ fn with_blocks_shuffled(chunk: &Chunk, rng: &mut b2_testkit::Rng) -> Chunk {
 #[test]
 fn chunks_with_some_blocks_changed_are_as_compressed_anew() {
     let mut rng = b2_testkit::Rng::new(41);
-    let (mut kept, mut anew) = (0, 0);
+    let (mut kept, mut created) = (0, 0);
     for round in 0..300 {
         let typesize = [1, 2, 4, 7, 8][rng.below(5)];
         let values = [2, 5, 60, 256][round % 4];
@@ -166,7 +166,7 @@ fn chunks_with_some_blocks_changed_are_as_compressed_anew() {
         changed.reverse();
         let blocks: Vec<_> = changed.iter().map(|(nblock, range)| (*nblock, &raw[range.clone()])).collect();
         let Some(made) = chunk.with_blocks(&blocks, &cparams, &dparams).unwrap() else {
-            anew += 1;
+            created += 1;
             continue;
         };
         kept += 1;
@@ -182,5 +182,5 @@ fn chunks_with_some_blocks_changed_are_as_compressed_anew() {
         assert!(made.with_blocks(&[(lazy.nblocks(), &raw[..8])], &cparams, &dparams).is_err());
     }
     // Pure-Rust zstd stores more of these chunks uncompressed.
-    assert!(kept > 20 && anew > 50, "{kept} {anew}");
+    assert!(kept > 20 && created > 50, "{kept} {created}");
 }

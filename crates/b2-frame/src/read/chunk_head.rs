@@ -357,12 +357,12 @@ impl OpenedFrame {
     }
 
     fn special_nbytes(&self, nchunk: usize) -> Result<u64, FrameError> {
-        self.expected_nbytes(nchunk).ok_or_else(|| self.untold_size(nchunk))
+        self.expected_nbytes(nchunk).ok_or_else(|| self.unknown_size(nchunk))
     }
 
     /// Returns the error for a special chunk in a frame with individual chunk sizes, where nothing
     /// defines its size.
-    pub(crate) fn untold_size(&self, nchunk: usize) -> FrameError {
+    pub(crate) fn unknown_size(&self, nchunk: usize) -> FrameError {
         let raw = self.index.entry(nchunk).map_or(0, Entry::to_raw);
         let expected = "no special value in a frame whose chunks have individual sizes";
         FrameError::entry(nchunk, raw, expected)

@@ -111,7 +111,7 @@ impl<'a> SizesPlan<'a> {
             if matches!(entry, Entry::Special(_))
                 && (self.special.replace(runs.len()).is_some() || run.len() > 1)
             {
-                return Err(frame.opened.untold_size(nchunk));
+                return Err(frame.opened.unknown_size(nchunk));
             }
             nchunk = run.end;
             memory::push(&mut runs, run)?;

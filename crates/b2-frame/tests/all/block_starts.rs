@@ -84,19 +84,19 @@ fn rounds_of_every(step: usize, schunk: &SuperChunk, expected: &[Vec<u8>]) -> us
 
 #[test]
 fn blocks_are_found_in_one_round() {
-    let told = SuperChunk::from_bytes(frame(40, &options())).unwrap();
+    let with_starts = SuperChunk::from_bytes(frame(40, &options())).unwrap();
     let all: Vec<_> = (0..40).map(chunk).collect();
-    assert_eq!(rounds(&told, &all), 1);
-    let untold = SuperChunk::from_bytes(frame(40, &options().block_starts(false))).unwrap();
-    assert_eq!(rounds(&untold, &all), 2, "these chunks can be guessed, which tests nothing");
-    let len = told.block_starts_len().unwrap();
-    let copies = [&told, &untold].map(|schunk| schunk.start_copy_len().unwrap());
-    assert_eq!(len + copies[0], told.header().frame_len() - untold.header().frame_len() + copies[1]);
+    assert_eq!(rounds(&with_starts, &all), 1);
+    let without = SuperChunk::from_bytes(frame(40, &options().block_starts(false))).unwrap();
+    assert_eq!(rounds(&without, &all), 2, "these chunks can be guessed, which tests nothing");
+    let len = with_starts.block_starts_len().unwrap();
+    let copies = [&with_starts, &without].map(|schunk| schunk.start_copy_len().unwrap());
+    assert_eq!(len + copies[0], with_starts.header().frame_len() - without.header().frame_len() + copies[1]);
     // Two bytes per block and three numbers per chunk, and the list of pages.
     assert_eq!(len, 40 * (2 * 60 + 6) + 2 * 24 + 40);
-    assert_eq!(untold.block_starts_len(), None);
-    assert_eq!((told.dead_bytes().unwrap(), untold.dead_bytes().unwrap()), (0, 0));
-    let (compact, copy) = (told.to_frame().unwrap(), untold.to_frame().unwrap());
+    assert_eq!(without.block_starts_len(), None);
+    assert_eq!((with_starts.dead_bytes().unwrap(), without.dead_bytes().unwrap()), (0, 0));
+    let (compact, copy) = (with_starts.to_frame().unwrap(), without.to_frame().unwrap());
     assert!(SuperChunk::from_bytes(compact).unwrap().block_starts_len().is_some());
     assert!(SuperChunk::from_bytes(copy).unwrap().block_starts_len().is_none());
 }

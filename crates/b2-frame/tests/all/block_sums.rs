@@ -31,17 +31,17 @@ fn frame(rng: &mut Rng, chunk: usize, nchunks: usize, level: u8) -> (Vec<u8>, Ve
 }
 
 /// Reads the frame in several ways. Returns whether an error or a change was reported; panics if a value is wrong.
-fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, tuning: ReadTuning) -> bool {
+fn is_noticed(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, tuning: ReadTuning) -> bool {
     let Ok(schunk) = SuperChunk::options().tuning(tuning).from_bytes(frame) else { return true };
     if schunk.checksums() != Checksums::Ok {
         return true;
     }
-    let mut told = false;
+    let mut noticed = false;
     let mut compare = |what: &str, found: Result<Vec<u8>, FrameError>, expected: &[u8]| match found {
         Ok(found) => assert!(found == expected, "{what}: wrong values, silently"),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Damaged, "{what}: {error}");
-            told = true;
+            noticed = true;
         }
     };
     for _ in 0..6 {
@@ -52,7 +52,7 @@ fn told(frame: Vec<u8>, plain: &[u8], rng: &mut Rng, tuning: ReadTuning) -> bool
         compare("item", schunk.gather(&[item as u64]), &plain[item * 4..item * 4 + 4]);
     }
     compare("all", schunk.read_bytes(0..plain.len() as u64), plain);
-    told
+    noticed
 }
 
 const FAR: ReadTuning = ReadTuning::REMOTE
@@ -79,7 +79,7 @@ fn no_flipped_bit_gives_wrong_values() {
             bad[at] ^= 1 << rng.below(8);
             let tuning = *rng.pick(&[ReadTuning::LOCAL, ReadTuning::REMOTE, FAR]);
             let in_data = schunk.layout().data.contains(&(at as u64));
-            let seen = told(bad, &plain, rng, tuning);
+            let seen = is_noticed(bad, &plain, rng, tuning);
             assert!(seen || !in_data, "byte {at} of the data");
             unseen += usize::from(!seen);
         }

@@ -156,7 +156,7 @@ fn readers_without_locks_see_whole_commits() {
             }
         });
         println!(
-            "crash: {READERS} readers beside {commits} commits, {storage:?}: {} whole reads, {} overtaken by a \
+            "crash: {READERS} readers next to {commits} commits, {storage:?}: {} whole reads, {} overtaken by a \
              later commit",
             reads.into_inner(),
             stale.into_inner()

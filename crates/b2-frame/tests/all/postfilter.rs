@@ -88,9 +88,9 @@ fn a_postfilter_that_fails_ends_the_read() {
 #[test]
 fn prefilters_are_told_the_chunk() {
     let (frame, plain) = frame();
-    let anew = cparams().to_builder().prefilter(add_numbers).build().unwrap();
-    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&anew).chunksize(CHUNK)).unwrap();
-    frame.copy_into(&mut writer, Some(&anew), Some(CHUNK)).unwrap();
+    let filtered = cparams().to_builder().prefilter(add_numbers).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&filtered).chunksize(CHUNK)).unwrap();
+    frame.copy_into(&mut writer, Some(&filtered), Some(CHUNK)).unwrap();
     let copy = SuperChunk::from_bytes(writer.finish().unwrap().into_bytes()).unwrap();
     assert!(copy.read_bytes(0..plain.len() as u64).unwrap() == numbered(&plain));
 }

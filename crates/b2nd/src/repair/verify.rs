@@ -141,10 +141,10 @@ impl Padding {
 
 /// Returns the ranges of the box of items at `start`.
 fn ranges(start: &[u64], shape: &[u64]) -> Result<Vec<Selection>, NdError> {
-    let far = |_| NdError::geometry("the array is too large");
+    let too_large = |_| NdError::geometry("the array is too large");
     let range = |(start, len): (&u64, &u64)| {
-        let end = i64::try_from(start.saturating_add(*len)).map_err(far)?;
-        Ok(Selection::from(i64::try_from(*start).map_err(far)?..end))
+        let end = i64::try_from(start.saturating_add(*len)).map_err(too_large)?;
+        Ok(Selection::from(i64::try_from(*start).map_err(too_large)?..end))
     };
     start.iter().zip(shape).map(range).collect()
 }

@@ -68,9 +68,9 @@ fn building_tells_and_stops() {
         }
     }
     let total = Arc::new(Mutex::new(0));
-    let told = Arc::clone(&total);
+    let reported = Arc::clone(&total);
     let control = Control::new().progress(move |done| {
-        *told.lock().unwrap() = done.items();
+        *reported.lock().unwrap() = done.items();
         ControlFlow::Continue(())
     });
     builder().control(control).to_bytes(&items).unwrap();
@@ -116,9 +116,9 @@ fn changes_tell_and_stop() {
         editor.set_control(Control::new());
         let mut quiet = NdArray::edit_bytes(frame.clone()).unwrap();
         change(&mut quiet).unwrap();
-        let [told, untold] = [&mut editor, &mut quiet]
+        let [reported, unreported] = [&mut editor, &mut quiet]
             .map(|editor| editor.snapshot().unwrap().all().read::<Vec<u32>>().unwrap());
-        assert_eq!(told, untold, "{name}");
+        assert_eq!(reported, unreported, "{name}");
     }
 }
 

@@ -30,8 +30,8 @@ fn a_last_chunk_that_is_too_short_is_found() {
     for len in [4, 64, 92] {
         let array = NdArray::from_bytes(with_last_chunk(len)).unwrap();
         assert!(array.all().read_bytes().is_err());
-        let told = array.verify().unwrap_err().to_string();
-        assert!(told.contains(&format!("chunk 3 has {len} bytes")), "{told}");
+        let message = array.verify().unwrap_err().to_string();
+        assert!(message.contains(&format!("chunk 3 has {len} bytes")), "{message}");
     }
 }
 

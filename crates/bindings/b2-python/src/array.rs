@@ -43,7 +43,7 @@ pub(crate) struct ArrayBase {
     pub(crate) locks: bool,
     pub(crate) threads: Option<usize>,
     /// Whether it is on a web server.
-    far: bool,
+    on_server: bool,
 }
 
 /// The state that closing releases.
@@ -160,13 +160,13 @@ impl ArrayBase {
             progress,
             short: false,
             remote: self.lock().remote.clone(),
-            far: self.far,
+            on_server: self.on_server,
         }
     }
 
     /// For calls that read a few bytes.
     fn short_how(&self) -> How {
-        How { far: self.far, ..How::short(None) }
+        How { on_server: self.on_server, ..How::short(None) }
     }
 
     fn get<'py>(
@@ -363,9 +363,9 @@ impl ArrayBase {
         }
         let dtype = crate::dtype::to_numpy(py, opened.dtype())?.unbind();
         let array = Some(controlled(opened, threads));
-        let far = web.is_some();
+        let on_server = web.is_some();
         let state = Mutex::new(State { array, dtype, frame, store: inside, remote, web });
-        Ok(Self { state, origin, file: OnceLock::new(), path, writable, locks: lock, threads, far })
+        Ok(Self { state, origin, file: OnceLock::new(), path, writable, locks: lock, threads, on_server })
     }
 
     /// The length of each dimension, in items.
@@ -465,7 +465,7 @@ impl ArrayBase {
     #[getter]
     fn _origin(&self) -> &'static str {
         match self.origin() {
-            _ if self.far => "web",
+            _ if self.on_server => "web",
             Origin::Path(..) => "path",
             Origin::Memory => "memory",
             Origin::Embedded { .. } | Origin::Elsewhere => "elsewhere",

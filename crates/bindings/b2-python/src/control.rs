@@ -20,7 +20,7 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Interval of checks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(25);
 /// Interval of progress reports.
-const TELL: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn set_threads(threads: usize) -> usize {
     THREADS.swap(threads, Relaxed)
@@ -28,12 +28,12 @@ pub(crate) fn set_threads(threads: usize) -> usize {
 
 thread_local! {
     /// Whether a progress callback is running on this thread.
-    static TELLING: Cell<bool> = const { Cell::new(false) };
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether this is called from a progress callback, which a call of this package is waiting for.
 pub(crate) fn in_callback() -> bool {
-    TELLING.get()
+    IN_CALLBACK.get()
 }
 
 /// How a call is to run.
@@ -47,7 +47,7 @@ pub(crate) struct How {
     /// The source of the items, if many ranges are fetched concurrently.
     pub(crate) remote: Option<Arc<Remote>>,
     /// Whether the items come from a server, and the call may wait for it.
-    pub(crate) far: bool,
+    pub(crate) on_server: bool,
 }
 
 impl How {
@@ -57,7 +57,12 @@ impl How {
 
     /// Returns settings for a part of this call, without its progress callback.
     pub(crate) fn part(&self) -> Self {
-        Self { threads: self.threads, remote: self.remote.clone(), far: self.far, ..Self::default() }
+        Self {
+            threads: self.threads,
+            remote: self.remote.clone(),
+            on_server: self.on_server,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn short(threads: Option<usize>) -> Self {
@@ -73,7 +78,7 @@ impl How {
         let raised = Arc::new(Mutex::new(None));
         let control = self.control(Some(thread::current().id()), &raised, None);
         let result = py.detach(|| work(control));
-        told(py, result, &raised)
+        converted(py, result, &raised)
     }
 
     /// Runs `work` on a separate thread, because it may block where a signal does not interrupt it. On a signal this
@@ -85,9 +90,9 @@ impl How {
     ) -> PyResult<T> {
         let (raised, given_up) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let control = self.control(None, &raised, Some(Arc::clone(&given_up)));
-        let (tell, mut answer) = sync_channel(1);
+        let (sender, mut answer) = sync_channel(1);
         // After a signal the receiver is gone, so sending may fail.
-        let run = move || drop(tell.send(work(control)));
+        let run = move || drop(sender.send(work(control)));
         thread::Builder::new().name("b2kit-apart".to_owned()).spawn(run)?;
         loop {
             let waited;
@@ -96,7 +101,7 @@ impl How {
                 (answer, waited)
             });
             match waited {
-                Ok(result) => return told(py, result, &raised),
+                Ok(result) => return converted(py, result, &raised),
                 Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
                     given_up.store(true, Relaxed);
                 })?,
@@ -113,7 +118,7 @@ impl How {
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send + 'static,
     ) -> PyResult<T> {
-        if self.far { self.run_apart(py, work) } else { self.run(py, work) }
+        if self.on_server { self.run_apart(py, work) } else { self.run(py, work) }
     }
 
     /// Creates the control of a call. `caller` is the thread that checks for signals.
@@ -135,12 +140,12 @@ impl How {
         let looked = Instant::now();
         watched(
             control,
-            CallMonitor { caller, looked, told: None, progress: self.progress, raised, given_up },
+            CallMonitor { caller, looked, reported: None, progress: self.progress, raised, given_up },
         )
     }
 }
 
-fn told<T, E: EngineError>(
+fn converted<T, E: EngineError>(
     py: Python<'_>,
     result: Result<T, E>,
     raised: &Mutex<Option<PyErr>>,
@@ -156,7 +161,7 @@ fn told<T, E: EngineError>(
 struct CallMonitor {
     caller: Option<thread::ThreadId>,
     looked: Instant,
-    told: Option<Instant>,
+    reported: Option<Instant>,
     progress: Option<Py<PyAny>>,
     raised: Arc<Mutex<Option<PyErr>>>,
     /// Set when the caller no longer waits for the result.
@@ -171,9 +176,10 @@ fn watched(control: Control, mut watch: CallMonitor) -> Control {
         // Only the calling thread can check for signals.
         let here = watch.caller.is_some_and(|caller| caller == thread::current().id());
         let look = here && watch.looked.elapsed() >= SIGNAL_INTERVAL;
-        let tell = watch.progress.is_some()
-            && (watch.told.is_none_or(|told| told.elapsed() >= TELL) || progress.nbytes >= progress.total);
-        if !look && !tell {
+        let report = watch.progress.is_some()
+            && (watch.reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL)
+                || progress.nbytes >= progress.total);
+        if !look && !report {
             return ControlFlow::Continue(());
         }
         let result = Python::try_attach(|py| {
@@ -181,11 +187,11 @@ fn watched(control: Control, mut watch: CallMonitor) -> Control {
                 py.check_signals()?;
             }
             match &watch.progress {
-                Some(callback) if tell => {
-                    let outer = TELLING.replace(true);
-                    let told = callback.call1(py, (progress.nbytes, progress.total));
-                    TELLING.set(outer);
-                    told.map(drop)
+                Some(callback) if report => {
+                    let outer = IN_CALLBACK.replace(true);
+                    let called = callback.call1(py, (progress.nbytes, progress.total));
+                    IN_CALLBACK.set(outer);
+                    called.map(drop)
                 }
                 _ => Ok(()),
             }
@@ -193,8 +199,8 @@ fn watched(control: Control, mut watch: CallMonitor) -> Control {
         if look {
             watch.looked = Instant::now();
         }
-        if tell {
-            watch.told = Some(Instant::now());
+        if report {
+            watch.reported = Some(Instant::now());
         }
         match result {
             Some(Err(error)) => {

@@ -161,9 +161,9 @@ pub(crate) fn wrong_type(message: impl AsRef<str>) -> PyErr {
 
 /// Converts an exception that NumPy raises for invalid arguments to one of `b2kit.errors`.
 pub(crate) fn ours(py: Python<'_>, error: PyErr) -> PyErr {
-    let told = || -> PyResult<PyErr> {
+    let convert = || -> PyResult<PyErr> {
         let of_python = PyModule::import(py, "b2kit.errors")?.getattr("of_python")?;
         Ok(PyErr::from_value(of_python.call1((error.value(py),))?))
     };
-    told().unwrap_or_else(|failed| failed)
+    convert().unwrap_or_else(|failed| failed)
 }

@@ -52,7 +52,7 @@ impl Hdf5File {
     /// Lists a group and its subgroups: path, kind, and reason why it cannot be read, for each entry.
     fn tree(&self, py: Python<'_>, group: &str) -> PyResult<Vec<(String, &'static str, String)>> {
         let entries = self.0.tree_below(group).or_raise(py)?;
-        let told = entries.into_iter().map(|entry| {
+        let entries = entries.into_iter().map(|entry| {
             let (kind, why) = match entry.content {
                 Content::Group => ("group", String::new()),
                 Content::DataSet(data) if data.is_dimension_only() => ("dimension", String::new()),
@@ -64,7 +64,7 @@ impl Hdf5File {
             };
             (entry.path, kind, why)
         });
-        Ok(told.collect())
+        Ok(entries.collect())
     }
 
     /// Returns the attributes of a group.
@@ -143,10 +143,10 @@ impl Hdf5Data {
     fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<StoredChunk<'py>>> {
         let data = self.data.clone();
         let found = How::short(None).run(py, move |_| data.stored_chunks())?;
-        let told = found
+        let chunks = found
             .into_iter()
             .map(|chunk| Ok((PyTuple::new(py, chunk.offset)?, chunk.position, chunk.nbytes, chunk.mask)));
-        told.collect()
+        chunks.collect()
     }
 
     /// The names of the filters, in order of application.

@@ -140,7 +140,7 @@ fn read_new<'py>(
             Some(mut read) => remote.drive(&mut read).and_then(|()| read.finish().map(drop)),
             None => Ok(()),
         })?;
-    } else if how.far {
+    } else if how.on_server {
         let keep = out.clone().unbind();
         how.short = false;
         how.run_apart(py, move |control| {
@@ -242,9 +242,9 @@ pub(crate) fn read_boxes<'py>(
     let Some(given) = out else { return Ok(read_new(batch, &shape, dtype, how)?.into_any()) };
     let out = writable(given, dtype, &shape)?;
     let _alone = FillGuard::begin(&out)?;
-    let near = how.remote.is_none() && !how.far;
+    let is_local = how.remote.is_none() && !how.on_server;
     let len = out.len().saturating_mul(dtype.itemsize());
-    if near && out.dtype().is_equiv_to(dtype) && out.is_c_contiguous() {
+    if is_local && out.dtype().is_equiv_to(dtype) && out.is_c_contiguous() {
         // SAFETY: `out` outlives the call, and has this many bytes. As usual with NumPy, its owner must not use its items
         // meanwhile.
         let dst = unsafe { Destination::from_raw(data(&out).cast(), len, true) };
@@ -385,7 +385,7 @@ fn read_dense<'py>(
             let lengths: Vec<usize> = hull.iter().map(Range::len).collect();
             let nbytes = lengths.iter().product::<usize>() * itemsize;
             let marked = (marks, &shape[..], &hull[..]);
-            filled = if how.remote.is_some() || how.far {
+            filled = if how.remote.is_some() || how.on_server {
                 let items = read(View { slice, shape: lengths }, dtype, how.part())?;
                 // SAFETY: The array is new, contiguous and completely read.
                 let items = unsafe { slice::from_raw_parts(data(&items).cast::<u8>(), nbytes) };
@@ -602,7 +602,7 @@ pub(crate) fn read_into<'py>(
     }
     let _alone = FillGuard::begin(&out)?;
     let alike = how.remote.is_none()
-        && !how.far
+        && !how.on_server
         && out.dtype().is_equiv_to(dtype)
         && view.slice.ndim() == view.shape.len();
     if alike && let Some((slice, offset)) = laid_out(py, &view.slice, out.strides(), dtype.itemsize())? {

@@ -72,18 +72,18 @@ fn selections_read_the_same() {
     let dir = tempfile::tempdir().unwrap();
     for case in 0..150 {
         let path = dir.path().join(case.to_string());
-        let (mut store, near) = array(dice, (case % 5 == 0).then_some(&path));
+        let (mut store, local) = array(dice, (case % 5 == 0).then_some(&path));
         store.most = *dice.pick(&[1, 2, 16]);
         let (tuning, compare) = (tuning(dice), compare(dice));
-        let near = near.super_chunk().clone().with_tuning(tuning).with_compare(compare);
-        let near = NdArray::from_super_chunk(near).unwrap();
+        let local = local.super_chunk().clone().with_tuning(tuning).with_compare(compare);
+        let local = NdArray::from_super_chunk(local).unwrap();
         let options = AsyncOptions::new().tuning(tuning).compare(compare);
         let options = options.max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
-        let far = store.in_any_order(dice, AsyncNdArray::open_with(store.clone(), &options)).unwrap();
+        let remote = store.in_any_order(dice, AsyncNdArray::open_with(store.clone(), &options)).unwrap();
         for _ in 0..4 {
-            let some = selection(near.shape(), dice);
-            let one = far.slice(&some).unwrap();
-            let two = near.slice(&some).unwrap();
+            let some = selection(local.shape(), dice);
+            let one = remote.slice(&some).unwrap();
+            let two = local.slice(&some).unwrap();
             same(store.in_any_order(dice, one.read_bytes()), two.read_bytes(), &some);
             same(store.in_rounds(one.read::<u32>()), two.read::<Vec<u32>>(), &some);
             same(store.in_rounds(one.read::<f32>()), two.read::<Vec<f32>>(), &some);
@@ -92,12 +92,12 @@ fn selections_read_the_same() {
             let one = one.map(turn).unwrap();
             same(store.in_any_order(dice, one.read_bytes()), two.transpose().read_bytes(), &some);
             same(parts(&store, &one, dice), two.transpose().read_bytes(), &some);
-            let some = points(near.shape(), dice);
-            let (one, two) = (far.points(&some).unwrap(), near.points(&some).unwrap());
+            let some = points(local.shape(), dice);
+            let (one, two) = (remote.points(&some).unwrap(), local.points(&some).unwrap());
             same(store.in_any_order(dice, one.read_bytes()), two.read_bytes(), &some);
         }
-        let marks: Vec<bool> = (0..near.len()).map(|_| dice.below(3) == 0).collect();
-        let (one, two) = (far.mask(&marks).unwrap(), near.mask(&marks).unwrap());
+        let marks: Vec<bool> = (0..local.len()).map(|_| dice.below(3) == 0).collect();
+        let (one, two) = (remote.mask(&marks).unwrap(), local.mask(&marks).unwrap());
         same(store.in_any_order(dice, one.read_bytes()), two.read_bytes(), "mask");
         let counts = store.counts();
         // Opening takes two concurrent requests, whatever the limit is afterwards.
@@ -144,15 +144,15 @@ fn futures_can_be_sent_and_limits_hold() {
     let store = Store::new(frame.clone());
     let limits = b2_core::Limits::default().max_output(1 << 20);
     let options = AsyncOptions::new().limits(limits.clone());
-    let far = store.in_rounds(sendable(AsyncNdArray::open_with(store.clone(), &options))).unwrap();
-    let near =
+    let remote = store.in_rounds(sendable(AsyncNdArray::open_with(store.clone(), &options))).unwrap();
+    let local =
         NdArray::from_super_chunk(SuperChunk::options().limits(limits).from_bytes(frame).unwrap()).unwrap();
-    same(store.in_rounds(sendable(far.all().read::<u8>())), near.all().read::<Vec<u8>>(), "limit");
-    let some = far.slice(..1000).unwrap();
-    same(store.in_rounds(sendable(some.read_bytes())), near.slice(..1000).unwrap().read_bytes(), "limit");
-    let some = far.slice(..100).unwrap();
+    same(store.in_rounds(sendable(remote.all().read::<u8>())), local.all().read::<Vec<u8>>(), "limit");
+    let some = remote.slice(..1000).unwrap();
+    same(store.in_rounds(sendable(some.read_bytes())), local.slice(..1000).unwrap().read_bytes(), "limit");
+    let some = remote.slice(..100).unwrap();
     assert_eq!(store.in_rounds(sendable(some.read_bytes())).unwrap(), vec![0; 100 << 13]);
-    let frame = far.super_chunk();
+    let frame = remote.super_chunk();
     assert!(store.in_rounds(sendable(frame.read_bytes(0..1 << 22))).is_err());
     drop(sendable(some.parts(5).next()));
     drop(sendable(frame.gather(&[1])));

@@ -40,8 +40,8 @@ fn frames(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// Asserts that both are the same value or the same error.
 pub(crate) fn same<T: PartialEq + Debug, E: std::error::Error>(
-    far: Result<T, E>,
-    near: Result<T, E>,
+    remote: Result<T, E>,
+    local: Result<T, E>,
     what: impl Debug,
 ) {
     // The frame in memory here has no name.
@@ -52,8 +52,8 @@ pub(crate) fn same<T: PartialEq + Debug, E: std::error::Error>(
             None => text,
         }
     };
-    assert!(far.as_ref().ok() == near.as_ref().ok(), "{what:?}: {:?} {:?}", far.err(), near.err());
-    assert_eq!(far.err().map(text), near.err().map(text), "{what:?}");
+    assert!(remote.as_ref().ok() == local.as_ref().ok(), "{what:?}: {:?} {:?}", remote.err(), local.err());
+    assert_eq!(remote.err().map(text), local.err().map(text), "{what:?}");
 }
 
 #[test]
@@ -65,83 +65,93 @@ fn files_of_c_read_the_same() {
     for path in paths {
         let store = Store::read(&path);
         let options = SuperChunk::options().tuning(tuning(dice)).compare(compare(dice));
-        let near = options.open(&path).unwrap();
-        let far = store
+        let local = options.open(&path).unwrap();
+        let remote = store
             .in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &options.clone().into()))
             .unwrap();
-        check_frame(&path, &near, &far, &store, dice);
+        check_frame(&path, &local, &remote, &store, dice);
         nframes += 1;
-        if let Ok(near) = NdArray::from_super_chunk(near) {
-            let far = AsyncOptions::from(options);
-            check_array(&path, &near, &far, &store, dice);
+        if let Ok(local) = NdArray::from_super_chunk(local) {
+            let remote = AsyncOptions::from(options);
+            check_array(&path, &local, &remote, &store, dice);
             narrays += 1;
         }
     }
     assert!(narrays > 60 && nframes > 130, "{narrays} {nframes}");
 }
 
-fn check_array(path: &Path, near: &NdArray, far: &AsyncOptions, store: &Store, dice: &mut Rng) {
-    let far = store.in_rounds(AsyncNdArray::open_with(store.clone(), far)).unwrap();
-    assert_eq!((far.shape(), far.dtype()), (near.shape(), near.dtype()));
-    assert_eq!(far.array().attrs().names().count(), near.attrs().names().count());
-    same(store.in_rounds(far.all().read_bytes()), near.all().read_bytes(), path);
-    let few = near.shape().iter().all(|n| *n > 0) && near.nbytes() < 1 << 20;
+fn check_array(path: &Path, local: &NdArray, remote: &AsyncOptions, store: &Store, dice: &mut Rng) {
+    let remote = store.in_rounds(AsyncNdArray::open_with(store.clone(), remote)).unwrap();
+    assert_eq!((remote.shape(), remote.dtype()), (local.shape(), local.dtype()));
+    assert_eq!(remote.array().attrs().names().count(), local.attrs().names().count());
+    same(store.in_rounds(remote.all().read_bytes()), local.all().read_bytes(), path);
+    let few = local.shape().iter().all(|n| *n > 0) && local.nbytes() < 1 << 20;
     for _ in 0..if few { 3 } else { 0 } {
-        let some = selection(near.shape(), dice);
-        let (one, two) = (far.slice(&some).unwrap(), near.slice(&some).unwrap());
+        let some = selection(local.shape(), dice);
+        let (one, two) = (remote.slice(&some).unwrap(), local.slice(&some).unwrap());
         same(store.in_any_order(dice, one.read_bytes()), two.read_bytes(), (path, some));
-        let some = points(near.shape(), dice);
-        let (one, two) = (far.points(&some).unwrap(), near.points(&some).unwrap());
+        let some = points(local.shape(), dice);
+        let (one, two) = (remote.points(&some).unwrap(), local.points(&some).unwrap());
         same::<_, NdError>(store.in_rounds(one.read_bytes()), two.read_bytes(), (path, some));
     }
 }
 
-fn check_frame(path: &Path, near: &SuperChunk, far: &AsyncSuperChunk<Store>, store: &Store, dice: &mut Rng) {
-    assert_eq!((far.nchunks(), far.nbytes()), (near.nchunks(), near.nbytes()));
-    assert!(far.metalayers().iter().eq(near.metalayers().iter()));
-    for (name, _) in near.vlmetalayers().iter() {
-        same(far.vlmetalayers().get(name), near.vlmetalayers().get(name), path);
+fn check_frame(
+    path: &Path,
+    local: &SuperChunk,
+    remote: &AsyncSuperChunk<Store>,
+    store: &Store,
+    dice: &mut Rng,
+) {
+    assert_eq!((remote.nchunks(), remote.nbytes()), (local.nchunks(), local.nbytes()));
+    assert!(remote.metalayers().iter().eq(local.metalayers().iter()));
+    for (name, _) in local.vlmetalayers().iter() {
+        same(remote.vlmetalayers().get(name), local.vlmetalayers().get(name), path);
     }
-    let small = near.nbytes() < 1 << 24;
-    for nchunk in (0..near.nchunks().min(3)).chain([near.nchunks()]) {
+    let small = local.nbytes() < 1 << 24;
+    for nchunk in (0..local.nchunks().min(3)).chain([local.nchunks()]) {
         if !small {
             break;
         }
         same(
-            store.in_rounds(far.chunk(nchunk)).map(|chunk| chunk.as_bytes().to_vec()),
-            near.chunk(nchunk).read().map(|chunk| chunk.as_bytes().to_vec()),
+            store.in_rounds(remote.chunk(nchunk)).map(|chunk| chunk.as_bytes().to_vec()),
+            local.chunk(nchunk).read().map(|chunk| chunk.as_bytes().to_vec()),
             path,
         );
-        same(store.in_any_order(dice, far.decompress_chunk(nchunk)), near.chunk(nchunk).decompress(), path);
-        same(store.in_rounds(far.chunk_blocks(nchunk)), near.chunk(nchunk).all_blocks(), path);
+        same(
+            store.in_any_order(dice, remote.decompress_chunk(nchunk)),
+            local.chunk(nchunk).decompress(),
+            path,
+        );
+        same(store.in_rounds(remote.chunk_blocks(nchunk)), local.chunk(nchunk).all_blocks(), path);
         let (mut one, mut two) = (Vec::new(), Vec::new());
         let numbers = [0, dice.below(3), 0];
         same(
-            store.in_rounds(far.blocks(nchunk, &numbers, |n, bytes| one.push((n, bytes.to_vec())))),
-            near.chunk(nchunk).blocks(&numbers, |n, bytes| two.push((n, bytes.to_vec()))),
+            store.in_rounds(remote.blocks(nchunk, &numbers, |n, bytes| one.push((n, bytes.to_vec())))),
+            local.chunk(nchunk).blocks(&numbers, |n, bytes| two.push((n, bytes.to_vec()))),
             path,
         );
         assert_eq!(one, two);
     }
-    same(store.in_rounds(far.verify_checksums()), near.verify_checksums(), path);
-    same(store.in_rounds(far.chunk_infos()), near.chunk_infos().collect(), path);
-    let nbytes = near.nbytes();
+    same(store.in_rounds(remote.verify_checksums()), local.verify_checksums(), path);
+    same(store.in_rounds(remote.chunk_infos()), local.chunk_infos().collect(), path);
+    let nbytes = local.nbytes();
     if small {
-        same(store.in_any_order(dice, far.read_bytes(0..nbytes)), near.read_bytes(0..nbytes), path);
+        same(store.in_any_order(dice, remote.read_bytes(0..nbytes)), local.read_bytes(0..nbytes), path);
     }
     for _ in 0..4 {
         let range = dice.range(nbytes as usize + 2);
         let range = range.start as u64..(range.end as u64).min(range.start as u64 + (1 << 20));
         same(
-            store.in_any_order(dice, far.read_bytes(range.clone())),
-            near.read_bytes(range.clone()),
+            store.in_any_order(dice, remote.read_bytes(range.clone())),
+            local.read_bytes(range.clone()),
             (path, range),
         );
         let items: Vec<u64> =
-            (0..dice.below(20)).map(|_| dice.below(near.nitems() as usize + 1) as u64).collect();
+            (0..dice.below(20)).map(|_| dice.below(local.nitems() as usize + 1) as u64).collect();
         same::<_, FrameError>(
-            store.in_any_order(dice, far.gather(&items)),
-            near.gather(&items),
+            store.in_any_order(dice, remote.gather(&items)),
+            local.gather(&items),
             (path, items),
         );
     }

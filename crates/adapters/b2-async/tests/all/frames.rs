@@ -30,26 +30,26 @@ fn bytes_and_items_read_the_same() {
         }
         let bytes = writer.finish().unwrap().into_bytes();
         let options = SuperChunk::options().tuning(tuning(dice)).compare(compare(dice));
-        let near = options.from_bytes(bytes.clone()).unwrap();
+        let local = options.from_bytes(bytes.clone()).unwrap();
         let store = Store::new(bytes);
         // A single request is allowed even above the limit of bytes in flight.
-        let far = AsyncOptions::from(options).max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
-        let far = store.in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &far)).unwrap();
+        let remote = AsyncOptions::from(options).max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
+        let remote = store.in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &remote)).unwrap();
         for _ in 0..8 {
-            let range = dice.range(near.nbytes() as usize + 1);
+            let range = dice.range(local.nbytes() as usize + 1);
             let range = range.start as u64..range.end as u64;
-            let found = store.in_any_order(dice, far.read_bytes(range.clone()));
-            same(found, near.read_bytes(range.clone()), range);
-            let range = dice.range(near.nitems() as usize + 2);
+            let found = store.in_any_order(dice, remote.read_bytes(range.clone()));
+            same(found, local.read_bytes(range.clone()), range);
+            let range = dice.range(local.nitems() as usize + 2);
             let range = range.start as u64..range.end as u64;
-            let found = store.in_any_order(dice, far.read_items(range.clone()));
-            same(found, near.read_items(range.clone()), range);
+            let found = store.in_any_order(dice, remote.read_items(range.clone()));
+            same(found, local.read_items(range.clone()), range);
             let items: Vec<u64> =
-                (0..dice.below(30)).map(|_| dice.below(near.nitems() as usize + 1) as u64).collect();
-            let found = store.in_any_order(dice, far.gather(&items));
-            same(found, near.gather(&items), items);
+                (0..dice.below(30)).map(|_| dice.below(local.nitems() as usize + 1) as u64).collect();
+            let found = store.in_any_order(dice, remote.gather(&items));
+            same(found, local.gather(&items), items);
         }
-        same(store.in_rounds(far.verify_checksums()), near.verify_checksums(), case);
+        same(store.in_rounds(remote.verify_checksums()), local.verify_checksums(), case);
         assert_eq!(store.flying(), 0);
     }
 }
@@ -64,8 +64,8 @@ fn a_frame_may_stand_in_a_larger_file() {
     let file = [&[7; 5000][..], &frame, &[8; 100_000]].concat();
     let store = Store::new(file);
     let options = SuperChunk::options().offset(5000).into();
-    let far = store.in_rounds(AsyncSuperChunk::open_with(store.clone(), &options)).unwrap();
-    assert!(store.in_rounds(far.read_bytes(0..200_000)).unwrap() == data);
+    let remote = store.in_rounds(AsyncSuperChunk::open_with(store.clone(), &options)).unwrap();
+    assert!(store.in_rounds(remote.read_bytes(0..200_000)).unwrap() == data);
     let beyond = SuperChunk::options().offset(500_000).into();
     assert!(store.in_rounds(AsyncSuperChunk::open_with(store.clone(), &beyond)).is_err());
 }

@@ -55,8 +55,8 @@ fn few_requests_in_few_rounds() {
         assert_eq!(item.rounds, 1, "{item:?}");
         assert!(item.requests <= 2 && item.bytes < chunk / 2, "{item:?}");
     }
-    let near = |from: i64| Selection::from(from..from + 32);
-    let cube = cost(&store, &array, vec![near(110), near(110), near(10)]);
+    let local = |from: i64| Selection::from(from..from + 32);
+    let cube = cost(&store, &array, vec![local(110), local(110), local(10)]);
     assert_eq!(cube.rounds, 1, "{cube:?}");
     assert!(cube.requests <= 2 && cube.bytes <= chunk + (64 << 10), "{cube:?}");
     let plane = cost(&store, &array, vec![Selection::from(101), all(), all()]);
@@ -126,8 +126,8 @@ fn told_blocks_come_in_one_round() {
         // Blocks far apart; a guess would also fetch everything between them.
         let array = &array;
         let rows = Selection::from((0..1 << 20).step_by(1 << 15).map(|n| n as i64).collect::<Vec<_>>());
-        let far = cost(&store, array, vec![rows]);
-        assert_eq!(far.rounds, 1, "{far:?}");
+        let remote = cost(&store, array, vec![rows]);
+        assert_eq!(remote.rounds, 1, "{remote:?}");
     }
 }
 

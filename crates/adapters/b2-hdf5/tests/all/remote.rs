@@ -75,7 +75,7 @@ fn one_item_takes_few_requests() {
 #[test]
 #[ignore = "needs Python with h5py (B2KIT_HDF5_PYTHON)"]
 fn one_item_of_every_index_takes_few_requests() {
-    let kept = crate::made::made("far.py", &["FOLDER"]);
+    let kept = crate::made::made("remote.py", &["FOLDER"]);
     let mut files: Vec<_> =
         std::fs::read_dir(kept.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -41,25 +41,25 @@ fn arrays_are_read_in_few_requests() {
     let frame = field().to_bytes(items).unwrap();
     let url = server.put("a.b2nd", frame.to_vec());
     let (near, http) = (NdArray::from_bytes(frame.clone()).unwrap(), client(60_000));
-    let far = open(&http, &url).unwrap();
+    let remote = open(&http, &url).unwrap();
     let counts = server.counts();
     assert_eq!(counts.requests, 2);
     assert!(counts.bytes <= 96 << 10);
-    assert_eq!(far.slice((150, 250)).unwrap().read::<Vec<u32>>().unwrap(), [mix(150 * 400 + 250)]);
+    assert_eq!(remote.slice((150, 250)).unwrap().read::<Vec<u32>>().unwrap(), [mix(150 * 400 + 250)]);
     assert!(server.counts().requests <= 2);
-    let all = far.all().read::<Vec<u32>>().unwrap();
+    let all = remote.all().read::<Vec<u32>>().unwrap();
     assert!(all == near.all().read::<Vec<u32>>().unwrap());
     let counts = server.counts();
     assert!(counts.requests <= 13 && counts.bytes <= frame.len() as u64 / 100 * 101, "{counts:?}");
     let view = (range(..).step(-7), [3i64, 3, 399, 0]);
     assert_eq!(
-        far.slice(view.clone()).unwrap().read_bytes().unwrap(),
+        remote.slice(view.clone()).unwrap().read_bytes().unwrap(),
         near.slice(view).unwrap().read_bytes().unwrap()
     );
     // The client counts the same.
     server.counts();
     let before = http.counts();
-    far.slice((10, ..)).unwrap().read_bytes().unwrap();
+    remote.slice((10, ..)).unwrap().read_bytes().unwrap();
     let (after, counts) = (http.counts(), server.counts());
     assert_eq!(
         (after.requests - before.requests, after.bytes - before.bytes),
@@ -73,10 +73,10 @@ fn arrays_are_read_in_few_requests() {
 fn requests_are_in_flight_together() {
     let server = Server::start().unwrap();
     let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
-    let far = open(&client(60_000), &url).unwrap();
+    let remote = open(&client(60_000), &url).unwrap();
     server.counts();
     server.delay(Duration::from_millis(100));
-    far.all().read_bytes().unwrap();
+    remote.all().read_bytes().unwrap();
     let counts = server.counts();
     assert!(counts.most >= 6, "{counts:?}");
 }
@@ -91,9 +91,9 @@ fn requests_in_flight_follow_the_latency() {
         server.delay(Duration::from_millis(delay));
         let options = HttpOptions::default().proxy(false);
         let http = Http::new(limit.map_or(options.clone(), |limit| options.in_flight(limit)));
-        let far = open(&http, &url).unwrap();
+        let remote = open(&http, &url).unwrap();
         server.counts();
-        far.all().read_bytes().unwrap();
+        remote.all().read_bytes().unwrap();
         let counts = server.counts();
         // Opening read two chunks already.
         assert_eq!(counts.requests, 98);
@@ -113,19 +113,19 @@ fn responses_may_come_in_any_order() {
     let url = server.put("a.b2nd", frame.to_vec());
     let near = NdArray::from_bytes(frame).unwrap();
     server.delays(&[60, 0, 30, 5, 90, 0, 1].map(Duration::from_millis));
-    let far = open(&client(60_000), &url).unwrap();
+    let remote = open(&client(60_000), &url).unwrap();
     for view in [(0i64..300, 0i64..400), (90..210, 7..333), (150..151, 0..400)] {
         server.counts();
-        let found = far.slice(view.clone()).unwrap().read_bytes().unwrap();
+        let found = remote.slice(view.clone()).unwrap().read_bytes().unwrap();
         assert!(found == near.slice(view).unwrap().read_bytes().unwrap());
         assert!(server.counts().requests <= 13);
     }
     // One response never ends: an error after the time limit, not wrong bytes.
-    let far = open(&client(1500), &url).unwrap();
+    let remote = open(&client(1500), &url).unwrap();
     server.spoil(Misbehavior::Freeze, 5, 1);
-    let error = far.all().read_bytes().unwrap_err();
+    let error = remote.all().read_bytes().unwrap_err();
     assert!(report(&error).contains("timed out"), "{}", report(&error));
-    assert!(far.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
+    assert!(remote.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
 }
 
 #[test]
@@ -134,23 +134,23 @@ fn super_chunks_are_read_and_verified() {
     let frame = field().to_bytes(source::by_index(mix)).unwrap();
     let url = server.put("a.b2nd", frame.to_vec());
     let near = SuperChunk::from_bytes(frame.clone()).unwrap();
-    let far = options(&client(60_000)).open(&url).unwrap();
+    let remote = options(&client(60_000)).open(&url).unwrap();
     let nbytes = near.nbytes();
-    assert!(far.read_bytes(0..nbytes).unwrap() == near.read_bytes(0..nbytes).unwrap());
-    assert_eq!(far.gather(&[7, 100_000, 3]).unwrap(), near.gather(&[7, 100_000, 3]).unwrap());
+    assert!(remote.read_bytes(0..nbytes).unwrap() == near.read_bytes(0..nbytes).unwrap());
+    assert_eq!(remote.gather(&[7, 100_000, 3]).unwrap(), near.gather(&[7, 100_000, 3]).unwrap());
     server.delay(Duration::from_millis(50));
     server.counts();
-    far.verify_checksums().unwrap();
+    remote.verify_checksums().unwrap();
     assert!(server.counts().most >= 6);
     server.delay(Duration::ZERO);
     let mut bad = frame.to_vec();
     let middle = bad.len() / 2;
     bad[middle] ^= 1;
     let url = server.put("bad.b2nd", bad);
-    let far = options(&client(60_000)).open(&url).unwrap();
-    assert!(matches!(far.verify_checksums().unwrap_err().detail(), FrameError::Checksum { .. }));
-    let far = NdArray::from_super_chunk(far.with_compare(Compare::Always)).unwrap();
-    assert!(far.all().read_bytes().is_err());
+    let remote = options(&client(60_000)).open(&url).unwrap();
+    assert!(matches!(remote.verify_checksums().unwrap_err().detail(), FrameError::Checksum { .. }));
+    let remote = NdArray::from_super_chunk(remote.with_compare(Compare::Always)).unwrap();
+    assert!(remote.all().read_bytes().is_err());
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn sparse_frames_are_folders() {
     }
     let near = NdArray::open(&path).unwrap();
     for url in [server.url("s.b2nd"), server.url("s.b2nd/"), server.url("s.b2nd?signed=1")] {
-        let far = open(&client(60_000), &url).unwrap();
-        assert!(far.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
+        let remote = open(&client(60_000), &url).unwrap();
+        assert!(remote.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
     }
 }
 
@@ -206,9 +206,9 @@ fn servers_that_misbehave_are_errors() {
         assert!(error.contains(what), "{manner:?}: {error}");
         // While reading.
         server.spoil(manner.clone(), 0, 0);
-        let far = open(&client(timeout), &url).unwrap();
+        let remote = open(&client(timeout), &url).unwrap();
         server.spoil(manner.clone(), 2, usize::MAX);
-        let error = text(far.all().read_bytes().map(drop).unwrap_err());
+        let error = text(remote.all().read_bytes().map(drop).unwrap_err());
         assert!(error.contains(what), "{manner:?}: {error}");
     }
 }
@@ -221,7 +221,7 @@ fn responses_that_always_end_early_are_not_requested_over_and_over() {
             let server = Server::start().unwrap();
             let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
             server.spoil(manner.clone(), good, usize::MAX);
-            let opened = open(&client(60_000), &url).and_then(|far| far.all().read_bytes());
+            let opened = open(&client(60_000), &url).and_then(|remote| remote.all().read_bytes());
             assert!(opened.is_err(), "{manner:?} {good}");
             let requests = server.counts().requests;
             assert!(requests <= 80, "{manner:?} {good}: {requests} requests");
@@ -250,9 +250,9 @@ fn failures_that_pass_are_tried_again() {
         let server = Server::start().unwrap();
         let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         server.spoil(manner.clone(), 0, 2);
-        let far = open(&client(60_000), &url).unwrap();
+        let remote = open(&client(60_000), &url).unwrap();
         server.spoil(manner, 1, 3);
-        assert_eq!(far.all().read::<Vec<u32>>().unwrap()[77], mix(77));
+        assert_eq!(remote.all().read::<Vec<u32>>().unwrap()[77], mix(77));
     }
 }
 
@@ -260,9 +260,9 @@ fn failures_that_pass_are_tried_again() {
 fn a_changed_file_is_an_error() {
     let server = Server::start().unwrap();
     let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
-    let far = open(&client(60_000), &url).unwrap();
+    let remote = open(&client(60_000), &url).unwrap();
     server.spoil(Misbehavior::Changed, 3, usize::MAX);
-    let error = far.all().read_bytes().map(drop).unwrap_err();
+    let error = remote.all().read_bytes().map(drop).unwrap_err();
     assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
     // Between the two requests of opening.
     server.spoil(Misbehavior::Changed, 1, 1);
@@ -277,8 +277,8 @@ fn a_changed_file_is_an_error() {
     open(&client(60_000), &url).unwrap().all().read_bytes().unwrap();
     // The last bytes reveal the file's length if the server does not report it (`a-b/*`).
     server.spoil(Misbehavior::NoLength, 0, usize::MAX);
-    let far = open(&client(60_000), &url).unwrap();
-    assert_eq!(far.all().read::<Vec<u32>>().unwrap()[77], mix(77));
+    let remote = open(&client(60_000), &url).unwrap();
+    assert_eq!(remote.all().read::<Vec<u32>>().unwrap()[77], mix(77));
 }
 
 #[test]
@@ -308,9 +308,9 @@ fn credentials_are_sent_once_and_never_shown() {
     assert!(!error.contains("secret"), "{error}");
     // An expired target is requested again.
     server.spoil(Misbehavior::Redirect(other.url("b.b2nd")), 0, usize::MAX);
-    let far = open(&client(60_000), &secret).unwrap();
+    let remote = open(&client(60_000), &secret).unwrap();
     other.spoil(Misbehavior::Status(403, false), 0, 1);
-    far.all().read_bytes().unwrap();
+    remote.all().read_bytes().unwrap();
 }
 
 /// An unreachable host and a missing file have different error kinds.

@@ -99,7 +99,7 @@ impl Global {
     }
 
     /// Prints a line on standard error if `--verbose` was given.
-    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn log(&self, line: impl FnOnce() -> String) {
         if self.verbose {
             let _ = writeln!(io::stderr(), "{}", line());
         }

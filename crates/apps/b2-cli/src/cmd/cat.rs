@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     })?;
     drop(progress);
     output.finish()?;
-    tell(&named(), selection.nbytes(), start, global);
+    report(&named(), selection.nbytes(), start, global);
     Ok(())
 }
 
@@ -176,13 +176,13 @@ fn plain(
     }
     drop(progress);
     output.finish()?;
-    tell(&named(), view.nbytes(), start, global);
+    report(&named(), view.nbytes(), start, global);
     Ok(())
 }
 
 /// Reports what was written, for `--verbose`.
-fn tell(name: &str, nbytes: u64, start: Instant, global: Global) {
-    global.tell(|| {
+fn report(name: &str, nbytes: u64, start: Instant, global: Global) {
+    global.log(|| {
         let seconds = start.elapsed().as_secs_f64();
         format!("{name}: {} in {seconds:.2} s", table::short_size(nbytes))
     });

@@ -33,7 +33,7 @@ use crate::formats::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, batch, one_line, signals};
 use crate::read::{Input, Store, slice};
-use crate::write::tell;
+use crate::write::report;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(dir) = &args.directory {
@@ -189,7 +189,7 @@ impl Job<'_> {
         self.note_attrs(&path, item.attrs_left_out());
         write_through(output, Format::Cframe, self.args.force, |to| {
             self.write(&path, &item, to, true)?;
-            tell(self.global, self.input, (to, output), start, false)
+            report(self.global, self.input, (to, output), start, false)
         })
     }
 
@@ -237,7 +237,7 @@ impl Job<'_> {
                         }
                     }
                 }
-                Content::Dimension => self.global.tell(|| format!("{path}: a dimension without items")),
+                Content::Dimension => self.global.log(|| format!("{path}: a dimension without items")),
                 Content::Array(item) => {
                     self.note_attrs(&path, item.attrs_left_out());
                     let put = writer.put_with(&key_of(&path), |to| self.write(&path, &item, to, false));

@@ -23,7 +23,7 @@ use crate::process::{Progress, buffer, signals};
 use crate::read::{Input, Selection, is_array_layer, is_object_list};
 use crate::write::{
     BATCH, Layers, NewFile, ProgressSource, Promise, append_bytes, auto, check_one_chunk, chunksize, lossy,
-    shape_of, tell,
+    report, shape_of,
 };
 
 const EXAMPLES: &str = "\
@@ -128,7 +128,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     if args.keep_time {
         keep_time(&args.input, output)?;
     }
-    tell(global, &args.input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
+    report(global, &args.input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 
 /// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and compressed.

@@ -177,7 +177,7 @@ fn compare_pair(args: &Args, [first, second]: [&Path; 2], global: Global) -> Res
     if args.data_only || sides.iter().any(is_bare) { Ok(None) } else { compare_metalayers(&sides) }
 }
 
-fn told(what: &str, values: [String; 2]) -> Option<String> {
+fn changed(what: &str, values: [String; 2]) -> Option<String> {
     let [first, second] = values;
     (first != second).then(|| format!("{what}: {first} | {second}"))
 }
@@ -201,7 +201,7 @@ fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
 fn compare_form([first, second]: &[DiffInput<'_>; 2]) -> Option<String> {
     let inputs = match (array(&first.data), array(&second.data)) {
         (Some((shape, dtype, text)), Some((other_shape, other, other_text))) => {
-            let shapes = told("shape", [dims(shape), dims(other_shape)]);
+            let shapes = changed("shape", [dims(shape), dims(other_shape)]);
             // A numeric dtype can be written in several ways, such as `i4` for `<i4`.
             let is_number = |dtype: &Dtype| matches!(dtype.kind(), DtypeKind::Simple { code, .. } if "biufc".contains(*code));
             let numbers =
@@ -213,8 +213,8 @@ fn compare_form([first, second]: &[DiffInput<'_>; 2]) -> Option<String> {
             };
             let known = text != "none" && other_text != "none";
             let same_type = numbers || (known && records());
-            let dtypes = || if same_type { None } else { told("dtype", [text, other_text]) };
-            let sizes = || told("item size", [dtype.itemsize().to_string(), other.itemsize().to_string()]);
+            let dtypes = || if same_type { None } else { changed("dtype", [text, other_text]) };
+            let sizes = || changed("item size", [dtype.itemsize().to_string(), other.itemsize().to_string()]);
             return shapes.or_else(dtypes).or_else(sizes);
         }
         (Some(_), None) => return Some("kind: array | not an array".into()),
@@ -232,8 +232,8 @@ fn compare_form([first, second]: &[DiffInput<'_>; 2]) -> Option<String> {
     };
     let unknown = lost(inputs[0], inputs[1]) || lost(inputs[1], inputs[0]);
     let sizes = inputs.map(|input| input.itemsize().to_string());
-    let itemsize = if unknown { None } else { told("item size", sizes) };
-    itemsize.or_else(|| told("bytes", inputs.map(|input| input.nbytes().to_string())))
+    let itemsize = if unknown { None } else { changed("item size", sizes) };
+    itemsize.or_else(|| changed("bytes", inputs.map(|input| input.nbytes().to_string())))
 }
 
 /// Decodes both files piece by piece, side by side. The caller has checked that their shapes and item sizes are equal.
@@ -294,7 +294,7 @@ fn compare_data(
         progress.add(a.len() as u64);
     }
     let itemsize = dtype.itemsize().max(1) as u64;
-    Ok(tally.tell(&sides[0].data, &dtype, start.div_ceil(itemsize)))
+    Ok(tally.summary(&sides[0].data, &dtype, start.div_ceil(itemsize)))
 }
 
 /// Counts the items that differ.
@@ -352,7 +352,7 @@ impl Tally {
     }
 
     /// Describes the first difference, and counts all of them.
-    fn tell(&self, data: &Data, dtype: &Dtype, total: u64) -> Option<String> {
+    fn summary(&self, data: &Data, dtype: &Dtype, total: u64) -> Option<String> {
         let (item, pair) = self.first.as_ref()?;
         let value =
             |bytes: &[u8]| match self.is_array && bytes.len() == dtype.itemsize() && bytes.len() <= LONGEST {

@@ -64,17 +64,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let files = args.sources.listed.and(&args.sources.files)?;
     // The number of names in a list does not change the form of the output.
     if let ([file], None) = (&files[..], &args.sources.listed.files_from) {
-        tell(args, &args.sources.one(file).inside(), &mut output, global)?;
+        report(args, &args.sources.one(file).inside(), &mut output, global)?;
         return output.finish();
     }
     batch::all(&files, |file| {
         let source = args.sources.one(file).inside();
         let mut text = Output::Buffer(Vec::new());
         let line = if args.json {
-            tell(args, &source, &mut text, global)?;
+            report(args, &source, &mut text, global)?;
             json_line(file, &text)?
         } else if args.meta || args.chunks || args.tree {
-            tell(args, &source, &mut text, global)?;
+            report(args, &source, &mut text, global)?;
             text.bytes().to_vec()
         } else {
             one_line_of(file, &source, global)?.into_bytes()
@@ -134,7 +134,7 @@ fn store_of(source: &Source, global: Global) -> Result<Option<Store>> {
 }
 
 /// Prints everything that was requested about one file.
-fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Result<()> {
+fn report(args: &Args, source: &Source, output: &mut Output, global: Global) -> Result<()> {
     let named = || source.file.display().to_string();
     let store = store_of(source, global);
     if let Ok(Some(store)) = &store {

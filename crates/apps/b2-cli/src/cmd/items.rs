@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     for nchunk in 0..frame.nchunks() {
         // Add the file name only to errors of reading, not of writing.
         let (mut sent, mut lines) = (Ok(()), String::new());
-        let told = kind.tell(frame, nchunk, |item| {
+        let walked = kind.each_item(frame, nchunk, |item| {
             sent = json::show(item, &mut |text| {
                 lines.push_str(text);
                 send_when_long(&mut output, &mut lines)
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         });
         sent?;
         output.send(lines.as_bytes())?;
-        told.with_context(|| format!("chunk {nchunk}")).with_context(named)?;
+        walked.with_context(|| format!("chunk {nchunk}")).with_context(named)?;
     }
     output.finish()
 }
@@ -85,7 +85,7 @@ impl ObjectList {
     }
 
     /// Passes the items of a chunk, as msgpack, to `each` until it returns false.
-    fn tell(self, frame: &SuperChunk, nchunk: usize, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+    fn each_item(self, frame: &SuperChunk, nchunk: usize, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
         let nbytes = frame.chunk(nchunk).nbytes()?;
         ensure!(nbytes <= MAX_NBYTES, "{nbytes} bytes are above the limit of {MAX_NBYTES}");
         match self {

@@ -78,7 +78,7 @@ fn list(args: &Args, file: &Path, global: Global) -> Result<String> {
         Err(error) => return data_sets(args, file, global, error),
     };
     let tables = store.tables()?;
-    let told = |table: &Table| match args.json {
+    let describe = |table: &Table| match args.json {
         true => {
             let mut object = table.to_json();
             object["key"] = table.key.clone().into();
@@ -86,7 +86,7 @@ fn list(args: &Args, file: &Path, global: Global) -> Result<String> {
         }
         false => format!("{}\t{}\n", printable(&table.key), table.describe()),
     };
-    let tables: String = tables.iter().map(told).collect();
+    let tables: String = tables.iter().map(describe).collect();
     if args.long || args.json {
         let member = |key: &str| (key.to_owned(), store.member(key).map(|input| of_input(key, &input)));
         return Ok(tables + &rendered(args, file, store.keys().map(member).collect()));

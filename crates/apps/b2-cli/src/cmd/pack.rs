@@ -22,7 +22,9 @@ use crate::files::{
 use crate::formats::npy;
 use crate::process::{Progress, Usage, batch, buffer, signals};
 use crate::read::{Input, Items, Operand, refuse_directory, refuse_url_input};
-use crate::write::{Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, shape_of, tell};
+use crate::write::{
+    Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, report, shape_of,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -180,7 +182,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 struct DeferredFiles {
     together: Arc<GroupCommit>,
     /// The messages about them, in the same order.
-    untold: RefCell<Vec<PackReport>>,
+    unreported: RefCell<Vec<PackReport>>,
     /// Errors of files that were finished between two inputs.
     failed: RefCell<Vec<Error>>,
 }
@@ -209,8 +211,8 @@ impl DeferredFiles {
         if !all && !self.together.is_full() {
             return failed;
         }
-        let untold = self.untold.take();
-        let told = self.together.finish().into_iter().zip(untold).map(|(finished, new)| {
+        let reports = self.unreported.take();
+        let finished = self.together.finish().into_iter().zip(reports).map(|(finished, new)| {
             let PackReport { input, output, start, chosen, keep_time } = new;
             finished.with_context(|| output.display().to_string())?;
             if keep_time {
@@ -221,9 +223,9 @@ impl DeferredFiles {
                 signals::done();
                 return Ok(());
             }
-            tell(global, &input, (&output, &output), start, chosen)
+            report(global, &input, (&output, &output), start, chosen)
         });
-        failed.extend(told.filter_map(Result::err));
+        failed.extend(finished.filter_map(Result::err));
         failed
     }
 }
@@ -447,10 +449,10 @@ fn pack_operands(
             if keep_time {
                 self::keep_time(input, output)?;
             }
-            return tell(global, &from, (output, shown), start, chosen);
+            return report(global, &from, (output, shown), start, chosen);
         };
-        let told = PackReport { input: from.clone(), output: output.to_owned(), start, chosen, keep_time };
-        late.untold.borrow_mut().push(told);
+        let report = PackReport { input: from.clone(), output: output.to_owned(), start, chosen, keep_time };
+        late.unreported.borrow_mut().push(report);
         Ok(())
     };
     let arrays = operands.iter().map(|operand| {

@@ -93,7 +93,7 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
                 stats.add(&buffer);
                 progress.add(buffer.len() as u64);
             }
-            stats.tell(&mut table);
+            stats.report(&mut table);
         }
         _ => {}
     }

@@ -14,7 +14,7 @@ use crate::args::{FilesFrom, Global, Source};
 use crate::files::{Output, retry_read};
 use crate::print::{count, json, printable, printable_json};
 use crate::process::error::exceeds_output;
-use crate::process::{AlreadyReported, PartlyChecked, Progress, one_line_beside, say, signals};
+use crate::process::{AlreadyReported, PartlyChecked, Progress, one_line_for, say, signals};
 use crate::read::external::ExternalArray;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage, without_items};
 use crate::write::checksums_text;
@@ -60,20 +60,20 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let mut output = Output::stdout();
-    let mut told = Tally::default();
+    let mut tally = Tally::default();
     for file in &args.files {
-        answer(file, &mut output, &mut told, args.json, global)?;
+        answer(file, &mut output, &mut tally, args.json, global)?;
     }
     for name in args.listed.names()? {
-        answer(&name?, &mut output, &mut told, args.json, global)?;
+        answer(&name?, &mut output, &mut tally, args.json, global)?;
     }
     output.finish()?;
     if !global.quiet && !args.json {
-        told.tell();
+        tally.report();
     }
     match () {
-        () if told.failed => Err(AlreadyReported.into()),
-        () if told.skipped > 0 => Err(PartlyChecked.into()),
+        () if tally.failed => Err(AlreadyReported.into()),
+        () if tally.skipped > 0 => Err(PartlyChecked.into()),
         () => Ok(()),
     }
 }
@@ -103,7 +103,7 @@ impl Tally {
     }
 
     /// Prints a summary line on standard error.
-    fn tell(&self) {
+    fn report(&self) {
         let parts = [
             (self.unseen, "not compared with checksums (--no-checksums): decoded only"),
             (self.compared, "with checksums: all data compared"),
@@ -157,7 +157,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
             Ok(verified) => line.extend(format!("\t{}", printable(&verified.parts_text())).into_bytes()),
             Err(error) => {
                 let name = file.display().to_string();
-                line.extend(format!("\t{}", one_line_beside(&name, error)).into_bytes());
+                line.extend(format!("\t{}", one_line_for(&name, error)).into_bytes());
             }
         }
     }
@@ -176,7 +176,7 @@ fn escaped(name: &[u8]) -> Vec<u8> {
 
 /// The result for one file as a JSON object. Keys that do not apply are null.
 fn to_json(file: &Path, verified: &Result<VerifyResult>, global: Global) -> Value {
-    let message = verified.as_ref().err().map(|error| one_line_beside(&file.display().to_string(), error));
+    let message = verified.as_ref().err().map(|error| one_line_for(&file.display().to_string(), error));
     let facts = match verified {
         Ok(found) => json!({
             "verdict": found.verdict(),
@@ -279,8 +279,8 @@ impl VerifyResult {
 
     /// Adds something that was not decoded.
     fn skip(&mut self, key: Option<&str>, file: &Path, error: &anyhow::Error) {
-        let beside = key.map_or_else(|| file.display().to_string(), str::to_owned);
-        self.skipped.push(NamedPart { key: key.map(str::to_owned), what: one_line_beside(&beside, error) });
+        let named = key.map_or_else(|| file.display().to_string(), str::to_owned);
+        self.skipped.push(NamedPart { key: key.map(str::to_owned), what: one_line_for(&named, error) });
     }
 }
 

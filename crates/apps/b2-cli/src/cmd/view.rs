@@ -116,8 +116,8 @@ enum Format {
 }
 
 /// Bytes of blocks to decode for a picture: of local files, and of those on servers.
-const NEAR: u64 = 1 << 30;
-const FAR: u64 = 128 << 20;
+const LOCAL: u64 = 1 << 30;
+const REMOTE: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let _mode = ModeOf::inputs([&*args.source.file]);
@@ -245,7 +245,7 @@ impl<'a> Picture<'a> {
             *axis = Axis { dropped: true, step: 1, ..axis.part(axis.len / 2, axis.len / 2 + 1) };
         }
         let drawn = drawn.to_vec();
-        let decoded = if urls::is_url(&args.source.file) { FAR } else { NEAR };
+        let decoded = if urls::is_url(&args.source.file) { REMOTE } else { LOCAL };
         let cost = Cost { decoded, looks: None };
         let picture = Self { args, data, numbers, labels, axes, drawn, cost, global };
         if !others.is_empty() && !global.quiet {

@@ -85,7 +85,7 @@ impl InputRemoval {
             bail!("{}: not removed (--rm): it changed while it was read", named());
         }
         fs::remove_file(&self.path).context(WriteFailure::NotRemoved).with_context(named)?;
-        global.tell(|| format!("{}: removed", printable(&named())));
+        global.log(|| format!("{}: removed", printable(&named())));
         Ok(())
     }
 }
@@ -102,8 +102,8 @@ mod tests {
         fs::write(&path, b"some").unwrap();
         let removal = InputRemoval::of(&path).unwrap();
         fs::write(&path, b"more bytes").unwrap();
-        let told = removal.finish(global).unwrap_err().to_string();
-        assert!(told.ends_with("a: not removed (--rm): it changed while it was read"), "{told}");
+        let message = removal.finish(global).unwrap_err().to_string();
+        assert!(message.ends_with("a: not removed (--rm): it changed while it was read"), "{message}");
         let removal = InputRemoval::of(&path).unwrap();
         // Another file of the same size under this name.
         fs::write(folder.path().join("b"), b"other byte").unwrap();

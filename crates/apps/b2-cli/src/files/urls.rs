@@ -187,10 +187,10 @@ pub(crate) fn file_system(path: &Path) -> io::Result<Arc<dyn ReadFiles>> {
 }
 
 /// Reports the requests to servers, for `--verbose`.
-pub(crate) fn tell(global: Global) {
-    known::tell(global);
+pub(crate) fn report(global: Global) {
+    known::report(global);
     if let Some((requests, bytes)) = stores::counts().filter(|(n, _)| *n > 0) {
-        global.tell(|| format!("{requests} requests to stores, {} bytes of objects read", thousands(bytes)));
+        global.log(|| format!("{requests} requests to stores, {} bytes of objects read", thousands(bytes)));
     }
 }
 
@@ -327,10 +327,10 @@ mod known {
     }
 
     /// Reports the requests to servers, for `--verbose`.
-    pub(super) fn tell(global: Global) {
+    pub(super) fn report(global: Global) {
         let counts = WEB.counts();
         if counts.requests > 0 {
-            global.tell(|| {
+            global.log(|| {
                 format!("{} requests to servers, {} bytes of files", counts.requests, thousands(counts.bytes))
             });
         }
@@ -360,7 +360,7 @@ mod known {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn tell(_: Global) {}
+    pub(super) fn report(_: Global) {}
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl<J: Fn(&Path) -> Result<WalkDecision>> FolderWalk<J> {
                 WalkDecision::No(why) => {
                     self.left += 1;
                     self.global
-                        .tell(|| format!("{}: left out: {why}", printable(&path.display().to_string())));
+                        .log(|| format!("{}: left out: {why}", printable(&path.display().to_string())));
                 }
             }
         }

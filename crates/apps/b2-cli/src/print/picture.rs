@@ -28,12 +28,12 @@ pub(crate) fn colours() -> bool {
 
 /// Width of the terminal on standard output, in columns.
 pub(crate) fn columns() -> usize {
-    let told = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let variable = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     #[cfg(unix)]
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
     #[cfg(not(unix))]
     let size: Option<usize> = None;
-    size.filter(|columns| *columns > 0).or_else(told).unwrap_or(80).clamp(1, 500)
+    size.filter(|columns| *columns > 0).or_else(variable).unwrap_or(80).clamp(1, 500)
 }
 
 #[cfg(test)]

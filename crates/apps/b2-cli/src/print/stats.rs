@@ -204,7 +204,7 @@ impl Stats {
     }
 
     /// Adds the statistics to the table.
-    pub(crate) fn tell(&self, table: &mut Table) {
+    pub(crate) fn report(&self, table: &mut Table) {
         let simple = &self.simple;
         let (count, missing) = (thousands(self.count), thousands(self.missing));
         let floats = |table: &mut Table, floats: &Floats, what: &str| {

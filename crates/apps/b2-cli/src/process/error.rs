@@ -214,11 +214,11 @@ fn of_disk(error: &io::Error) -> Option<&'static str> {
 
 /// The error and its causes on one line, with control characters escaped.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    one_line_beside("", error)
+    one_line_for("", error)
 }
 
 /// The same, for output that has just named the file.
-pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
+pub(crate) fn one_line_for(file: &str, error: &anyhow::Error) -> String {
     joined(error, file, names)
 }
 
@@ -288,8 +288,8 @@ fn names(text: &str, name: &str) -> bool {
 /// Whether the error itself states what was written: the change was made and only a later step failed, or a step could
 /// not be undone.
 fn is_done(error: &anyhow::Error) -> bool {
-    let told = |error| matches!(error, &FrameError::NotSynced { .. } | &FrameError::SetAside { .. });
-    error.is::<WriteFailure>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
+    let is_warning = |error| matches!(error, &FrameError::NotSynced { .. } | &FrameError::SetAside { .. });
+    error.is::<WriteFailure>() || error.chain().any(|cause| frame_error(cause).is_some_and(is_warning))
 }
 
 /// Whether bytes of zeros and repeated values exceed `--max-output`.

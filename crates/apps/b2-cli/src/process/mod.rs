@@ -12,7 +12,7 @@ pub(crate) mod signals;
 pub(crate) mod threads;
 
 pub(crate) use error::{
-    AlreadyReported, ClosedPipe, PartlyChecked, Trouble, Usage, WriteFailure, one_line, one_line_beside,
+    AlreadyReported, ClosedPipe, PartlyChecked, Trouble, Usage, WriteFailure, one_line, one_line_for,
     outcome, say,
 };
 pub(crate) use pipeline::{PipelineLimits, buffer, pump, resize};

@@ -20,14 +20,14 @@ pub(crate) fn points(
 ) -> Option<Coordinates> {
     let name = labels.names.get(dim).filter(|name| is_name(name))?;
     let len = *data.shape().get(dim)?;
-    let beside = match &source.key {
+    let sibling = match &source.key {
         Some(key) => {
             let group = key.rsplit_once('/').map_or("", |(group, _)| group);
-            let beside = format!("{group}/{name}");
-            if beside.trim_start_matches('/') == key.trim_start_matches('/') {
+            let sibling = format!("{group}/{name}");
+            if sibling.trim_start_matches('/') == key.trim_start_matches('/') {
                 return None;
             }
-            Source { key: Some(beside), ..source.clone() }
+            Source { key: Some(sibling), ..source.clone() }
         }
         None if source.offset > 0 || is_stdin(&source.file) || urls::is_url(&source.file) => return None,
         None => {
@@ -38,7 +38,7 @@ pub(crate) fn points(
             Source { file, ..source.clone() }
         }
     };
-    let found = Data::open(&beside, global).ok()?;
+    let found = Data::open(&sibling, global).ok()?;
     let (shape, dtype) = (found.shape(), found.dtype());
     if shape != [len] || !(1..=MAX_COORDINATES).contains(&len) || !Coordinates::can_be(&dtype) {
         return None;

@@ -118,9 +118,9 @@ impl Hdf5 {
             }
             _ if as_tree => {
                 let of = |key: &str| entries.iter().find(|entry| entry.path == key);
-                let told =
+                let details =
                     |key: &str| of(key).map(described).filter(|text| text != "group").unwrap_or_default();
-                store::tree(entries.iter().map(|entry| &*entry.path), |key| printable(&told(key)))
+                store::tree(entries.iter().map(|entry| &*entry.path), |key| printable(&details(key)))
             }
             _ => {
                 let mut table = Table::default();

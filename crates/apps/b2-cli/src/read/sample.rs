@@ -488,8 +488,8 @@ mod reading {
     fn what_is_no_number_is_refused() {
         let of = |dtype: &str, field: Option<&str>| numbers(&Dtype::parse(dtype).unwrap(), field, Vec::new());
         let records = "[('a\u{1b}', '<i4'), ('b', '<f8', (2,)), ('c', '<U3'), ('d', '<c16')]";
-        let told = of(records, None).unwrap_err().to_string();
-        assert!(told.contains("--field") && !told.contains('\u{1b}'), "{told}");
+        let message = of(records, None).unwrap_err().to_string();
+        assert!(message.contains("--field") && !message.contains('\u{1b}'), "{message}");
         assert!(
             of(records, Some("b")).is_err()
                 && of(records, Some("c")).is_err()

@@ -222,8 +222,8 @@ pub(crate) fn tree<'a>(
         stack.push((String::new(), name, node, i == 0));
     }
     while let Some((indent, name, node, last)) = stack.pop() {
-        let told = node.key.map(&mut describe).unwrap_or_default();
-        let line = format!("{indent}{} {}  {told}", if last { "└──" } else { "├──" }, printable(name));
+        let details = node.key.map(&mut describe).unwrap_or_default();
+        let line = format!("{indent}{} {}  {details}", if last { "└──" } else { "├──" }, printable(name));
         out.push_str(line.trim_end());
         out.push('\n');
         let indent = format!("{indent}{}", if last { "    " } else { "│   " });

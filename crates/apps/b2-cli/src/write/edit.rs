@@ -197,7 +197,7 @@ impl Target {
         change: impl FnOnce() -> Result<(T, CommitReport)>,
     ) -> Result<()> {
         let (what, committed) = change().with_context(|| self.named())?;
-        self.tell(global, what.as_ref(), committed);
+        self.report(global, what.as_ref(), committed);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Target {
     }
 
     /// Reports on standard error what was done, unless `--quiet` is given.
-    fn tell(&self, global: Global, what: &str, committed: CommitReport) {
+    fn report(&self, global: Global, what: &str, committed: CommitReport) {
         signals::done();
         if global.quiet {
             return;

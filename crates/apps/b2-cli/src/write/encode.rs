@@ -447,7 +447,7 @@ pub(crate) fn shape_of(given: Option<&Shape>, dtype: &Dtype, have: u64) -> Resul
 /// Reports on standard error what was written and how well it compressed, unless `--quiet` is given; with `--verbose`
 /// also how long it took. `shown` is the name of the new file `to` for messages; `chosen` means that `--codec auto`
 /// chose the parameters.
-pub(crate) fn tell(
+pub(crate) fn report(
     global: Global,
     from: &Path,
     (to, shown): (&Path, &Path),

@@ -324,8 +324,8 @@ impl fmt::Display for Loss {
         match &self.worst {
             Some((error, at, before, after)) => {
                 write!(f, "largest error {}", short(*error))?;
-                let told = differently(*before, *after);
-                write!(f, " (item [{}]: {} became {})", joined(at, ","), told.0, told.1)?;
+                let texts = differently(*before, *after);
+                write!(f, " (item [{}]: {} became {})", joined(at, ","), texts.0, texts.1)?;
             }
             None if self.numbers.is_none() && self.changed > 0 => {
                 f.write_str("the items are not numbers, so their error is not measured")?;
@@ -342,8 +342,9 @@ impl fmt::Display for Loss {
 
 /// Formats two numbers with enough digits to differ.
 fn differently(before: f64, after: f64) -> (String, String) {
-    let told = (4..17).map(|digits| (rounded(before, digits), rounded(after, digits)));
-    told.chain([(double(before), double(after))])
+    let texts = (4..17).map(|digits| (rounded(before, digits), rounded(after, digits)));
+    texts
+        .chain([(double(before), double(after))])
         .find(|(a, b)| a != b)
         .unwrap_or_else(|| (short(before), short(after)))
 }
@@ -443,7 +444,7 @@ impl<'a> Promise<'a> {
             _ => {}
         }
         if !self.quiet {
-            tell(&named, &self.what, &loss);
+            report(&named, &self.what, &loss);
         }
         Ok(())
     }
@@ -473,7 +474,7 @@ pub(crate) fn check_bytes(
 }
 
 /// Reports the loss of a file.
-fn tell(named: &str, what: &str, loss: &Loss) {
+fn report(named: &str, what: &str, loss: &Loss) {
     say(&format!("{named}: lossy ({what}): {loss}"));
     // Only zfp compresses neighbouring values together.
     if let Some((fills, others)) = loss.fill_values().filter(|_| what.contains("zfp_")) {

@@ -10,8 +10,8 @@ pub(crate) mod summary;
 
 pub(crate) use edit::{Editor, Target, Targets, VlmetaLimit, refuse_url};
 pub(crate) use encode::{
-    BATCH, Layers, NewFile, ProgressSource, append_bytes, check_lengths, check_one_chunk, chunksize,
-    shape_of, tell,
+    BATCH, Layers, NewFile, ProgressSource, append_bytes, check_lengths, check_one_chunk, chunksize, report,
+    shape_of,
 };
 pub(crate) use lossy::Promise;
 pub(crate) use summary::{checksums_text, codec_text, filter_text, one_line};

@@ -161,10 +161,10 @@ fn buffers_for_large_blocks_are_counted() {
         for command in [&["verify", "b"][..], &["cat", "b"], &["cat", "--slice=-1", "b"], &["diff", "b", "b"]]
         {
             let output = run_within(&folder, 900 << 10, &[&["-t", "1"], command].concat());
-            let told = text(&output.stdout) + &text(&output.stderr);
+            let message = text(&output.stdout) + &text(&output.stderr);
             let expected = if command[0] == "diff" { 2 } else { 1 };
-            assert_eq!(output.status.code(), Some(expected), "{filter} {command:?}: {told}");
-            assert!(told.contains("max_memory of 805306368"), "{filter} {command:?}: {told}");
+            assert_eq!(output.status.code(), Some(expected), "{filter} {command:?}: {message}");
+            assert!(message.contains("max_memory of 805306368"), "{filter} {command:?}: {message}");
         }
     }
 }

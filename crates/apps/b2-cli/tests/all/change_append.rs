@@ -15,9 +15,9 @@ fn rows_to_an_array() {
         folder.write("more.npy", &npy("<i4", false, "(7, 6)", &more));
         folder.write("more.raw", &more);
 
-        let told = folder.change(&["append", "a", "more.npy"]);
-        assert!(told.starts_with("a: 7 positions appended to dimension 0, shape 57, 6 now; "), "{told}");
-        assert!(told.ends_with(" written\n"), "{told}");
+        let output = folder.change(&["append", "a", "more.npy"]);
+        assert!(output.starts_with("a: 7 positions appended to dimension 0, shape 57, 6 now; "), "{output}");
+        assert!(output.ends_with(" written\n"), "{output}");
         assert_eq!(folder.change(&["append", "-q", "a", "more.raw", "--axis", "0"]), "");
         assert_eq!(folder.ok(&["cat", "a"]), [&old[..], &more, &more].concat());
 
@@ -43,8 +43,8 @@ fn along_other_dimensions() {
         // The file holds one column after the other.
         let columns: Vec<u8> = (100..115).collect();
         folder.write("columns.npy", &npy("|u1", true, "(5, 3)", &columns));
-        let told = folder.change(&["append", "a", "columns.npy", "--axis", "-1", "--no-sync", "--no-lock"]);
-        assert!(told.starts_with("a: 3 positions appended to dimension 1, shape 5, 9 now; "), "{told}");
+        let output = folder.change(&["append", "a", "columns.npy", "--axis", "-1", "--no-sync", "--no-lock"]);
+        assert!(output.starts_with("a: 3 positions appended to dimension 1, shape 5, 9 now; "), "{output}");
         let expected: Vec<u8> = (0..5u8)
             .flat_map(|i| (0..9u8).map(move |j| if j < 6 { i * 6 + j } else { 100 + (j - 6) * 5 + i }))
             .collect();
@@ -60,8 +60,8 @@ fn bytes_to_a_super_chunk() {
         folder.pack("s", &old, &[&META[..], &["--format", format, "--chunksize", "1000"]].concat());
         let more = counting(1000);
         let output = folder.with_input(&["append", "s", "-"], &more);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.starts_with("s: 3.91 KiB appended, 6.35 KiB in 7 chunks now; "), "{told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.starts_with("s: 3.91 KiB appended, 6.35 KiB in 7 chunks now; "), "{message}");
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b""[..]));
         assert_eq!(folder.ok(&["cat", "s"]), [&old[..], &more].concat());
         let info = folder.info(&["s"]);
@@ -69,8 +69,8 @@ fn bytes_to_a_super_chunk() {
         assert_eq!(info["vlmetalayers"], json!({"v": {"a": 1.5}}));
 
         folder.write("nothing", b"");
-        let told = folder.change(&["append", "s", "nothing"]);
-        assert_eq!(told, "s: 0 bytes appended, 6.35 KiB in 7 chunks now; nothing written\n");
+        let message = folder.change(&["append", "s", "nothing"]);
+        assert_eq!(message, "s: 0 bytes appended, 6.35 KiB in 7 chunks now; nothing written\n");
     }
 }
 
@@ -237,10 +237,10 @@ fn a_missing_dimension_is_added() {
     let folder = Folder::new();
     folder.pack("a", &npy("<i4", false, "(2, 3, 4)", &counting(24)), &["--chunks", "2,2,3"]);
     folder.write("day.npy", &npy("<i4", false, "(3, 4)", &counting(12)));
-    let told = folder.change(&["append", "a", "day.npy"]);
+    let output = folder.change(&["append", "a", "day.npy"]);
     let expected =
         "a: 1 position (the input has one dimension fewer) appended to dimension 0, shape 3, 3, 4 now; ";
-    assert!(told.starts_with(expected), "{told}");
+    assert!(output.starts_with(expected), "{output}");
     assert_eq!(folder.ok(&["cat", "a"]), [counting(24), counting(12)].concat());
     assert_eq!(folder.ok(&["cat", "a", "--slice=2"]), counting(12));
     // In Fortran order, along the last dimension: item [i, j] is 3 * i + j.

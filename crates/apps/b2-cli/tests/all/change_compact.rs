@@ -24,13 +24,13 @@ fn holes_are_told_and_removed() {
     assert_eq!(folder.ok(&["cat", "s"]), expected);
 
     let before = folder.read("s");
-    let told = folder.ok_text(&["compact", "--dry-run", "s"]);
-    assert!(told.starts_with("s: ") && told.ends_with(" KiB would be freed\n"), "{told}");
+    let output = folder.ok_text(&["compact", "--dry-run", "s"]);
+    assert!(output.starts_with("s: ") && output.ends_with(" KiB would be freed\n"), "{output}");
     assert!(folder.fails(1, &["compact", "--dry-run", "new"]).starts_with("b2kit: new: "));
     assert_eq!(folder.read("s"), before);
 
-    let told = folder.change(&["compact", "s"]);
-    assert!(told.starts_with("s: ") && told.contains(" KiB freed, "), "{told}");
+    let output = folder.change(&["compact", "s"]);
+    assert!(output.starts_with("s: ") && output.contains(" KiB freed, "), "{output}");
     assert!(folder.read("s").len() < clean - 9_000);
     let after = folder.info(&["s"]);
     assert_eq!(after["dead"], 0);
@@ -114,13 +114,13 @@ fn members_of_stores() {
     assert_eq!(folder.ok_text(&["vlmeta", "get", "s.b2d::/a", "n"]), "2\n");
     assert_eq!(folder.ok_text(&["vlmeta", "list", "s.b2d::/a"]), "n\t2\n");
     let before = folder.read("s.b2d/a.b2nd");
-    let told = folder.ok_text(&["compact", "--dry-run", "s.b2d::/a"]);
-    assert!(told.starts_with("s.b2d::/a: ") && told.ends_with(" would be freed\n"), "{told}");
-    let told = folder.ok_text(&["checksum", "add", "--dry-run", "s.b2d::/a", "b.b2nd"]);
-    assert_eq!(told, "s.b2d::/a: checksums would be added\nb.b2nd: the checksums are right\n");
+    let output = folder.ok_text(&["compact", "--dry-run", "s.b2d::/a"]);
+    assert!(output.starts_with("s.b2d::/a: ") && output.ends_with(" would be freed\n"), "{output}");
+    let output = folder.ok_text(&["checksum", "add", "--dry-run", "s.b2d::/a", "b.b2nd"]);
+    assert_eq!(output, "s.b2d::/a: checksums would be added\nb.b2nd: the checksums are right\n");
     assert_eq!(folder.read("s.b2d/a.b2nd"), before);
-    let told = folder.change(&["compact", "s.b2d::/a"]);
-    assert!(told.starts_with("s.b2d::/a: ") && told.contains(" freed, "), "{told}");
+    let output = folder.change(&["compact", "s.b2d::/a"]);
+    assert!(output.starts_with("s.b2d::/a: ") && output.contains(" freed, "), "{output}");
     assert_eq!(folder.ok_text(&["compact", "--dry-run", "s.b2d::/a"]), "s.b2d::/a: no holes\n");
     folder.change(&["checksum", "add", "s.b2d::/a"]);
     assert!(folder.info(&["s.b2d::/a"])["checksums"] == "ok");

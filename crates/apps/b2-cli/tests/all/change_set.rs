@@ -14,8 +14,8 @@ fn parts_of_an_array() {
         let before = folder.info(&["a"]);
 
         folder.write("block.npy", &npy("<i4", false, "(5, 4)", &ints(1000..1020)));
-        let told = folder.change(&["set", "a", "block.npy", "--slice=1:10:2,3:7"]);
-        assert!(told.starts_with("a: 20 items set; ") && told.ends_with(" written\n"), "{told}");
+        let text = folder.change(&["set", "a", "block.npy", "--slice=1:10:2,3:7"]);
+        assert!(text.starts_with("a: 20 items set; ") && text.ends_with(" written\n"), "{text}");
         for i in 0..20 {
             model[(1 + i / 4 * 2) * 12 + 3 + i % 4] = 1000 + i as i32;
         }
@@ -75,8 +75,8 @@ fn items_of_a_super_chunk() {
             }
             folder.write("new", &bytes);
             let plural = if len == 1 { "" } else { "s" };
-            let told = folder.change(&["set", "s", "new", &format!("--slice={spec}")]);
-            assert!(told.starts_with(&format!("s: {len} item{plural} set; ")), "{told}");
+            let output = folder.change(&["set", "s", "new", &format!("--slice={spec}")]);
+            assert!(output.starts_with(&format!("s: {len} item{plural} set; ")), "{output}");
             assert!(folder.ok(&["cat", "s"]) == model, "{spec} of {typesize}");
         }
         assert_eq!(folder.info(&["s"])["chunksize"], json!(1000));

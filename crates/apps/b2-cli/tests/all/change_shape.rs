@@ -22,10 +22,10 @@ fn resize_shows_zeros() {
         let folder = Folder::new();
         array(&folder, format);
         let before = kept(&folder);
-        let told = folder.change(&["resize", "a", "--shape", "3,7"]);
-        assert!(told.starts_with("a: shape 3, 7 now, it was 10, 12; "), "{told}");
-        let told = folder.change(&["resize", "a", "--shape", "3,7"]);
-        assert_eq!(told, "a: shape 3, 7 now, it was 3, 7; nothing written\n");
+        let output = folder.change(&["resize", "a", "--shape", "3,7"]);
+        assert!(output.starts_with("a: shape 3, 7 now, it was 10, 12; "), "{output}");
+        let output = folder.change(&["resize", "a", "--shape", "3,7"]);
+        assert_eq!(output, "a: shape 3, 7 now, it was 3, 7; nothing written\n");
         assert_eq!(folder.change(&["resize", "-q", "--no-sync", "--no-lock", "a", "--shape=5,12"]), "");
         let expected =
             ints((0..5).flat_map(|i| (0..12).map(move |j| if i < 3 && j < 7 { i * 12 + j } else { 0 })));
@@ -45,10 +45,10 @@ fn insert_and_delete_rows() {
         array(&folder, format);
         let before = kept(&folder);
         folder.write("rows.npy", &npy("<i4", false, "(3, 12)", &ints(1000..1036)));
-        let told = folder.change(&["insert", "a", "rows.npy", "--axis", "0", "--at", "2"]);
+        let output = folder.change(&["insert", "a", "rows.npy", "--axis", "0", "--at", "2"]);
         assert!(
-            told.starts_with("a: 3 positions inserted at 2 of dimension 0, shape 13, 12 now; "),
-            "{told}"
+            output.starts_with("a: 3 positions inserted at 2 of dimension 0, shape 13, 12 now; "),
+            "{output}"
         );
         assert_eq!(folder.ok(&["cat", "a"]), ints((0..24).chain(1000..1036).chain(24..120)));
         // Insert before the last position, then at the end, with raw bytes. Dimension 0 is the default.
@@ -59,8 +59,8 @@ fn insert_and_delete_rows() {
             || (0..24).chain(1000..1036).chain(24..108).chain(2000..2012).chain(108..120).chain(2000..2012);
         assert_eq!(folder.ok(&["cat", "a"]), ints(all()));
 
-        let told = folder.change(&["delete", "a", "--axis", "0", "--range", "2:5"]);
-        assert!(told.starts_with("a: 3 positions of dimension 0 deleted, shape 12, 12 now; "), "{told}");
+        let output = folder.change(&["delete", "a", "--axis", "0", "--range", "2:5"]);
+        assert!(output.starts_with("a: 3 positions of dimension 0 deleted, shape 12, 12 now; "), "{output}");
         folder.change(&["delete", "-q", "a", "--range=-1"]);
         folder.change(&["delete", "-q", "a", "--range=9:-1"]);
         folder.change(&["delete", "-q", "a", "--range", "20:30"]);
@@ -80,8 +80,8 @@ fn insert_and_delete_columns() {
         let row =
             |i: i32| (0..5).map(move |j| i * 12 + j).chain([500 + i]).chain((5..12).map(move |j| i * 12 + j));
         assert_eq!(folder.ok(&["cat", "a"]), ints((0..10).flat_map(row)));
-        let told = folder.change(&["delete", "a", "--axis", "-1", "--range", ":6"]);
-        assert!(told.starts_with("a: 6 positions of dimension 1 deleted, shape 10, 7 now; "), "{told}");
+        let output = folder.change(&["delete", "a", "--axis", "-1", "--range", ":6"]);
+        assert!(output.starts_with("a: 6 positions of dimension 1 deleted, shape 10, 7 now; "), "{output}");
         assert_eq!(folder.ok(&["cat", "a"]), ints((0..10).flat_map(|i| (5..12).map(move |j| i * 12 + j))));
         folder.change(&["delete", "-q", "--no-lock", "a", "--axis", "1", "--range", ":"]);
         assert_eq!(folder.info(&["a"])["shape"], json!([10, 0]));

@@ -35,17 +35,17 @@ fn set_get_del() {
         let raw = counting(30);
         let data = if array { npy("<i4", false, "(5, 6)", &raw) } else { raw.clone() };
         folder.pack("f", &data, &["--format", format, "--meta", "m=1", "--vlmeta", "unit=\"K\""]);
-        let told = folder.change(&["vlmeta", "set", "f", "range", "[-90, 1.5, {\"$float\": \"nan\"}]"]);
+        let output = folder.change(&["vlmeta", "set", "f", "range", "[-90, 1.5, {\"$float\": \"nan\"}]"]);
         assert!(
-            told.starts_with("f: vlmetalayer \"range\" added; ") && told.ends_with(" written\n"),
-            "{told}"
+            output.starts_with("f: vlmetalayer \"range\" added; ") && output.ends_with(" written\n"),
+            "{output}"
         );
-        let told = folder.change(&["vlmeta", "set", "f", "unit", "-5"]);
-        assert!(told.starts_with("f: vlmetalayer \"unit\" replaced; "), "{told}");
+        let output = folder.change(&["vlmeta", "set", "f", "unit", "-5"]);
+        assert!(output.starts_with("f: vlmetalayer \"unit\" replaced; "), "{output}");
         assert_eq!(folder.ok_text(&["vlmeta", "get", "f", "range"]), "[-90,1.5,{\"$float\":\"nan\"}]\n");
         assert_eq!(folder.ok_text(&["vlmeta", "get", "f", "unit"]), "-5\n");
-        let told = folder.change(&["vlmeta", "del", "f", "unit"]);
-        assert!(told.starts_with("f: vlmetalayer \"unit\" removed; "), "{told}");
+        let output = folder.change(&["vlmeta", "del", "f", "unit"]);
+        assert!(output.starts_with("f: vlmetalayer \"unit\" removed; "), "{output}");
         assert_eq!(
             folder.change(&[
                 "vlmeta",

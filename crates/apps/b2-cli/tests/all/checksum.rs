@@ -88,8 +88,11 @@ fn changes_keep_them_and_foreign_changes_are_told() {
     );
     // A reader is warned, once.
     let output = folder.run(&["cat", "f", "--slice", "0,0", "--csv"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.matches("another program has changed it").count() == 1, "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && message.matches("another program has changed it").count() == 1,
+        "{message}"
+    );
     let plan = |action: &str| folder.ok_text(&["checksum", action, "--dry-run", "-q", "f"]);
     let before = folder.read("f");
     assert_eq!(plan("add"), "f: checksums would be renewed\n");

@@ -12,8 +12,8 @@ fn unpack_writes_npy_files_and_raw_bytes() {
     folder.pack("log.b2frame", &raw, &["--typesize", "4"]);
     folder.pack("other", &raw, &["--format", "sframe"]);
     for word in ["unpack", "decompress"] {
-        let told = folder.change(&[word, "a.b2nd", "--force"]);
-        assert_eq!(told, "a.b2nd -> a.npy  3.91 KiB\n");
+        let text = folder.change(&[word, "a.b2nd", "--force"]);
+        assert_eq!(text, "a.b2nd -> a.npy  3.91 KiB\n");
         assert_eq!(folder.read("a.npy"), folder.ok(&["cat", "a.b2nd", "--npy"]));
     }
     folder.change(&["unpack", "log.b2frame", "other"]);
@@ -69,8 +69,8 @@ fn list_is_for_stores_and_says_what_to_use_instead() {
 fn vlmetalayers_take_plain_words_and_are_listed() {
     let folder = Folder::new();
     folder.pack("s", &counting(10), &[]);
-    let told = folder.change(&["vlmeta", "set", "s", "unit", "K"]);
-    assert!(told.contains("vlmetalayer \"unit\" added, as the string \"K\" (it is not JSON)"), "{told}");
+    let output = folder.change(&["vlmeta", "set", "s", "unit", "K"]);
+    assert!(output.contains("vlmetalayer \"unit\" added, as the string \"K\" (it is not JSON)"), "{output}");
     assert!(!folder.change(&["vlmeta", "set", "s", "range", "[-90, 90]"]).contains("string"));
     assert!(!folder.change(&["vlmeta", "set", "s", "flag", "true"]).contains("string"));
     folder.change(&["vlmeta", "set", "s", "name", "°C at 2 m"]);

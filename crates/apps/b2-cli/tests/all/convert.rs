@@ -10,16 +10,16 @@ fn a_data_set_becomes_an_array() {
     let folder = folder();
     folder.change(&["convert", "small.h5", "/group/ramp", "ramp.b2nd", "--verify"]);
     assert_eq!(folder.ok(&["cat", "ramp.b2nd"]), counting(200));
-    let told = folder.info(&["ramp.b2nd"]);
-    assert_eq!(told["chunks"], serde_json::json!([4, 6]));
-    assert_eq!(told["vlmetalayers"]["units"], "K");
-    assert_eq!(told["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat", "dim_1"]));
+    let facts = folder.info(&["ramp.b2nd"]);
+    assert_eq!(facts["chunks"], serde_json::json!([4, 6]));
+    assert_eq!(facts["vlmetalayers"]["units"], "K");
+    assert_eq!(facts["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat", "dim_1"]));
     // A soft link, and the only data set below a group.
     folder.change(&["convert", "small.h5", "group/soft", "soft.b2nd"]);
     assert_eq!(folder.ok(&["cat", "soft.b2nd"]), counting(200));
     assert!(folder.fails(1, &["convert", "small.h5", "ramp.b2nd"]).contains("already exists"));
-    let told = folder.fails(1, &["convert", "small.h5", "group", "x.b2nd"]);
-    assert!(told.contains("several data sets") && !folder.path("x.b2nd").exists(), "{told}");
+    let facts = folder.fails(1, &["convert", "small.h5", "group", "x.b2nd"]);
+    assert!(facts.contains("several data sets") && !folder.path("x.b2nd").exists(), "{facts}");
     assert!(folder.fails(1, &["convert", "small.h5", "/no", "x.b2nd"]).contains("no such group or data set"));
     assert!(folder.fails(1, &["convert", "small.h5", "group/odd", "x.b2nd"]).contains("null"));
 }
@@ -39,8 +39,8 @@ fn chunks_of_blosc2_are_moved() {
         "--chunks",
         "5,5",
     ]);
-    let told = folder.info(&["anew.b2nd"]);
-    assert_eq!((&told["codec"], &told["chunks"]), (&"zstd".into(), &serde_json::json!([5, 5])));
+    let facts = folder.info(&["anew.b2nd"]);
+    assert_eq!((&facts["codec"], &facts["chunks"]), (&"zstd".into(), &serde_json::json!([5, 5])));
     assert_eq!(folder.ok(&["cat", "moved.b2nd"]), folder.ok(&["cat", "anew.b2nd"]));
     folder.ok(&["verify", "moved.b2nd", "anew.b2nd"]);
 }
@@ -56,23 +56,23 @@ fn files_become_stores_in_a_folder() {
     }
     // Existing files are kept, and the others are still converted.
     fs::remove_dir_all(folder.path("new/small.b2d")).unwrap();
-    let told = folder.fails(1, &one);
-    assert!(told.contains("never replaced") && folder.path("new/small.b2d").exists(), "{told}");
+    let message = folder.fails(1, &one);
+    assert!(message.contains("never replaced") && folder.path("new/small.b2d").exists(), "{message}");
     // Folders that also contain other files.
     fs::create_dir_all(folder.path("in/deep")).unwrap();
     fs::copy(folder.path("three.nc"), folder.path("in/deep/three.nc")).unwrap();
     // Files are recognised by content, not by name.
     fs::copy(folder.path("three.nc"), folder.path("in/other")).unwrap();
     fs::write(folder.path("in/text.h5"), "text").unwrap();
-    let told = folder.change(&["convert", "-r", "in", "-d", "out", "-v"]);
-    assert!(told.contains("text.h5"), "{told}");
+    let message = folder.change(&["convert", "-r", "in", "-d", "out", "-v"]);
+    assert!(message.contains("text.h5"), "{message}");
     for name in ["out/deep/three.b2d", "out/other.b2d"] {
         assert_eq!(folder.info(&[name, "--key", "/v"])["vlmetalayers"]["scale_factor"], 0.5, "{name}");
     }
     assert!(!folder.path("out/text.b2d").exists());
     // Nothing is converted if two files would get the same name.
-    let told = folder.fails(2, &["convert", "-d", "same", "three.nc", "in/deep/three.nc"]);
-    assert!(told.contains("both become") && !folder.path("same").exists(), "{told}");
+    let message = folder.fails(2, &["convert", "-d", "same", "three.nc", "in/deep/three.nc"]);
+    assert!(message.contains("both become") && !folder.path("same").exists(), "{message}");
     folder.fails(2, &["convert", "-r", "in"]);
     folder.fails(2, &["convert", "a.h5", "/a", "b.b2d", "c.b2d"]);
 }
@@ -80,11 +80,14 @@ fn files_become_stores_in_a_folder() {
 #[test]
 fn a_file_becomes_a_store() {
     let folder = folder();
-    let told = folder.fails(1, &["convert", "small.h5", "small.b2d"]);
-    assert!(told.contains("/group/odd") && told.contains("--skip-unsupported"), "{told}");
+    let message = folder.fails(1, &["convert", "small.h5", "small.b2d"]);
+    assert!(message.contains("/group/odd") && message.contains("--skip-unsupported"), "{message}");
     assert!(!folder.path("small.b2d").exists());
-    let told = folder.change(&["convert", "small.h5", "small.b2d", "--skip-unsupported", "--verify"]);
-    assert!(told.contains("/group/odd") && told.contains("/group/soft: a link to /group/ramp"), "{told}");
+    let message = folder.change(&["convert", "small.h5", "small.b2d", "--skip-unsupported", "--verify"]);
+    assert!(
+        message.contains("/group/odd") && message.contains("/group/soft: a link to /group/ramp"),
+        "{message}"
+    );
     let keys = String::from_utf8(folder.ok(&["ls", "small.b2d"])).unwrap();
     for key in ["/group/ramp", "/group/blosc2", "/group/lat", "/group/names", "/scalar"] {
         assert!(keys.lines().any(|line| line == key), "{keys}");
@@ -128,15 +131,15 @@ fn a_slice_becomes_an_array() {
     }
     // Only the names of the remaining dimensions.
     folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", "--slice=:,0", "--force"]);
-    let told = folder.info(&["part.b2nd"]);
-    assert_eq!(told["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat"]));
-    assert_eq!((&told["chunks"], &told["shape"]), (&serde_json::json!([4]), &serde_json::json!([10])));
+    let facts = folder.info(&["part.b2nd"]);
+    assert_eq!(facts["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat"]));
+    assert_eq!((&facts["chunks"], &facts["shape"]), (&serde_json::json!([4]), &serde_json::json!([10])));
     folder.change(&["convert", "small.h5", "/group/blosc2", "floats.b2nd", "--slice=3:5", "--clevel", "9"]);
     assert_eq!(folder.info(&["floats.b2nd"])["shape"], serde_json::json!([2, 20]));
-    let told = folder.fails(1, &["convert", "small.h5", "/group/ramp", "x.b2nd", "--slice=10"]);
-    assert!(told.contains("out of range"), "{told}");
-    let told = folder.fails(1, &["convert", "small.h5", "/group", "x.b2d", "--slice=1"]);
-    assert!(told.contains("--slice is for one data set") && !folder.path("x.b2d").exists(), "{told}");
+    let facts = folder.fails(1, &["convert", "small.h5", "/group/ramp", "x.b2nd", "--slice=10"]);
+    assert!(facts.contains("out of range"), "{facts}");
+    let facts = folder.fails(1, &["convert", "small.h5", "/group", "x.b2d", "--slice=1"]);
+    assert!(facts.contains("--slice is for one data set") && !folder.path("x.b2d").exists(), "{facts}");
 }
 
 #[test]
@@ -160,9 +163,9 @@ fn packed_numbers_are_unpacked_on_request() {
     let folder = folder();
     folder.change(&["convert", "three.nc", "v", "packed.b2nd"]);
     folder.change(&["convert", "three.nc", "v", "numbers.b2nd", "--mask-and-scale", "--verify"]);
-    let told = folder.info(&["numbers.b2nd"]);
-    assert_eq!((&told["dtype"], &told["vlmetalayers"]["units"]), (&"<f8".into(), &"m".into()));
-    assert!(told["vlmetalayers"].get("scale_factor").is_none(), "{told}");
+    let facts = folder.info(&["numbers.b2nd"]);
+    assert_eq!((&facts["dtype"], &facts["vlmetalayers"]["units"]), (&"<f8".into(), &"m".into()));
+    assert!(facts["vlmetalayers"].get("scale_factor").is_none(), "{facts}");
     let halves: Vec<u8> = (0..12).flat_map(|n| (f64::from(n) / 2.0).to_le_bytes()).collect();
     assert_eq!(folder.ok(&["cat", "numbers.b2nd"]), halves);
     folder.change(&["convert", "three.nc", "v", "part.b2nd", "--mask-and-scale", "--slice=::-1,1"]);
@@ -182,12 +185,12 @@ fn arrays_become_data_sets_and_come_back() {
     {
         let mut args = vec!["convert", "ramp.b2nd", "new.h5", "--verify", "--force"];
         args.extend(options);
-        let told = folder.change(&args);
-        assert!(told.starts_with("ramp.b2nd -> new.h5  1 data set, 800 bytes"), "{told}");
+        let output = folder.change(&args);
+        assert!(output.starts_with("ramp.b2nd -> new.h5  1 data set, 800 bytes"), "{output}");
         folder.ok(&["diff", "new.h5::ramp", "small.h5::/group/ramp"]);
         folder.ok(&["diff", "new.h5::ramp", "ramp.b2nd"]);
-        let told = folder.info(&["new.h5::ramp"]);
-        assert_eq!(told["filters"].as_array().unwrap().last().unwrap()["name"], filter, "{told}");
+        let output = folder.info(&["new.h5::ramp"]);
+        assert_eq!(output["filters"].as_array().unwrap().last().unwrap()["name"], filter, "{output}");
         folder.change(&["convert", "new.h5", "/ramp", "back.b2nd", "--force"]);
         folder.ok(&["diff", "back.b2nd", "ramp.b2nd"]);
     }
@@ -203,20 +206,20 @@ fn force_loses_no_members() {
     for store in ["s.b2z", "s.b2e"] {
         folder.change(&["convert", "small.h5", store, "--skip-unsupported"]);
         let old = folder.read(store);
-        let told =
+        let output =
             folder.fails(1, &["convert", "small.h5", "/group", store, "--skip-unsupported", "--force"]);
-        assert!(told.contains(store) && told.contains("would be lost"), "{told}");
+        assert!(output.contains(store) && output.contains("would be lost"), "{output}");
         assert_eq!(folder.read(store), old);
-        let told = folder.change(&["convert", "small.h5", store, "--skip-unsupported", "--force"]);
-        assert!(told.contains("in place of a store with "), "{told}");
+        let output = folder.change(&["convert", "small.h5", store, "--skip-unsupported", "--force"]);
+        assert!(output.contains("in place of a store with "), "{output}");
         assert!(
             folder.fails(1, &["convert", "small.h5", store, "--skip-unsupported"]).contains("already exists")
         );
     }
     folder.change(&["convert", "small.h5", "/group/ramp", "ramp.b2nd"]);
     let old = folder.read("small.h5");
-    let told = folder.fails(1, &["convert", "ramp.b2nd", "small.h5::/g/new", "--force"]);
-    assert!(told.contains("small.h5: holds /") && told.contains("would be lost"), "{told}");
+    let output = folder.fails(1, &["convert", "ramp.b2nd", "small.h5::/g/new", "--force"]);
+    assert!(output.contains("small.h5: holds /") && output.contains("would be lost"), "{output}");
     assert_eq!(folder.read("small.h5"), old);
     folder.change(&["convert", "ramp.b2nd", "one.h5::/g/new"]);
     folder.change(&["convert", "ramp.b2nd", "one.h5::/g/new", "--force"]);
@@ -227,9 +230,9 @@ fn stores_become_files_and_come_back() {
     let folder = folder();
     folder.change(&["convert", "small.h5", "small.b2d", "--skip-unsupported"]);
     for codec in [&[][..], &["--codec", "gzip"]] {
-        let told =
+        let output =
             folder.change(&[&["convert", "small.b2d", "new.h5", "--verify", "--force"][..], codec].concat());
-        assert!(told.contains("5 data sets"), "{told}");
+        assert!(output.contains("5 data sets"), "{output}");
         assert_eq!(
             folder.ok_text(&["ls", "new.h5"]),
             "/group/blosc2\n/group/lat\n/group/names\n/group/ramp\n/scalar\n"
@@ -259,8 +262,8 @@ fn what_hdf5_has_not_is_refused_before_anything_is_written() {
         (2, &["small.h5", "/group/ramp", "x.b2nd", "--codec", "gzip"], "only for a new HDF5"),
         (1, &["no.b2nd", "x.h5"], "No such file"),
     ] {
-        let told = folder.fails(code, &[&["convert"], args].concat());
-        assert!(told.contains(what), "{args:?}: {told}");
+        let message = folder.fails(code, &[&["convert"], args].concat());
+        assert!(message.contains(what), "{args:?}: {message}");
         assert!(!folder.path("x.h5").exists(), "{args:?}");
     }
 }

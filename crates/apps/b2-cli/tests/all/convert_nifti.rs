@@ -54,8 +54,11 @@ fn images_become_arrays() {
     bytes[108..112].copy_from_slice(&384_f32.to_le_bytes());
     bytes.extend([1, 2, 3]);
     folder.write("more.nii", &bytes);
-    let told = folder.change(&["convert", "more.nii", "more.b2nd"]);
-    assert!(told.contains("extensions of the header (32 bytes)") && told.contains("3 bytes after"), "{told}");
+    let output = folder.change(&["convert", "more.nii", "more.b2nd"]);
+    assert!(
+        output.contains("extensions of the header (32 bytes)") && output.contains("3 bytes after"),
+        "{output}"
+    );
     assert_eq!(folder.ok(&["cat", "more.b2nd"]), items());
 }
 
@@ -77,8 +80,8 @@ fn contradictions_are_errors() {
         let mut file = nifti();
         file[at..at + bytes.len()].copy_from_slice(bytes);
         folder.write("x.nii", &file);
-        let told = folder.fails(1, &["convert", "x.nii", "x.b2nd"]);
-        assert!(told.contains(expected), "{told}");
+        let message = folder.fails(1, &["convert", "x.nii", "x.b2nd"]);
+        assert!(message.contains(expected), "{message}");
     }
     folder.write("cut.nii", &nifti()[..591]);
     assert!(folder.fails(1, &["convert", "cut.nii", "x.b2nd"]).contains("1 bytes of the items are missing"));
@@ -97,7 +100,10 @@ fn any_bytes_are_an_image_or_an_error() {
         file.truncate(if turn % 3 == 0 { rng.below(file.len()) } else { file.len() });
         folder.write("x.nii", &file);
         let output = folder.run(&["convert", "x.nii", "x.b2nd", "--force"]);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!told.contains("panicked") && output.status.code().is_some_and(|code| code <= 2), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !message.contains("panicked") && output.status.code().is_some_and(|code| code <= 2),
+            "{message}"
+        );
     }
 }

@@ -68,10 +68,10 @@ fn zarr_becomes_arrays_and_stores() {
         folder.change(&[&["convert"], args, &["one.b2nd", "--force"]].concat());
         assert_eq!(folder.ok(&["cat", "one.b2nd"]), items(), "{args:?}");
     }
-    let told = folder.info(&["one.b2nd"]);
-    assert_eq!((&told["chunks"], &told["dtype"]), (&json!([2, 3]), &json!("<i4")));
+    let facts = folder.info(&["one.b2nd"]);
+    assert_eq!((&facts["chunks"], &facts["dtype"]), (&json!([2, 3]), &json!("<i4")));
     let layers = json!({"units": "K", "_ARRAY_DIMENSIONS": ["y", "dim_1"]});
-    assert_eq!(told["vlmetalayers"], layers);
+    assert_eq!(facts["vlmetalayers"], layers);
     folder.change(&["convert", "in.zarr", "/a", "part.b2nd", "--slice=1:,::-2", "--verify"]);
     assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "one.b2nd", "--slice=1:,::-2"]));
     let listed = folder.ok_text(&["convert", "in.zarr", "--list"]);
@@ -94,13 +94,13 @@ fn zarr_and_npz_are_listed() {
     folder.change(&["convert", "in.zarr", "all.b2d"]);
     folder.change(&["convert", "all.b2d", "all.npz"]);
     for (name, format) in [("in.zarr", "Zarr"), ("all.npz", ".npz")] {
-        let told = folder.ok_text(&["info", name]);
-        assert!(told.contains(format) && told.contains("/a  <i4 4 x 6"), "{told}");
+        let output = folder.ok_text(&["info", name]);
+        assert!(output.contains(format) && output.contains("/a  <i4 4 x 6"), "{output}");
         let facts = folder.info(&[name]);
         assert_eq!((&facts["format"], &facts["entries"][1]["shape"]), (&json!(format), &json!([4, 6])));
         assert_eq!(folder.info(&[&format!("{name}::a")])["entries"][0]["path"], "/a");
-        let told = folder.ok_text(&["info", name, "all.b2d::/a"]);
-        assert!(told.starts_with(&format!("{name}: {format}, 1 array\n")), "{told}");
+        let output = folder.ok_text(&["info", name, "all.b2d::/a"]);
+        assert!(output.starts_with(&format!("{name}: {format}, 1 array\n")), "{output}");
         assert_eq!(folder.ok_text(&["ls", name]), "/a\n");
         assert_eq!(folder.ok_text(&["ls", "-l", name]), "/a  <i4  (4, 6)  96 bytes\n");
         let line: Value = serde_json::from_str(&folder.ok_text(&["ls", "--json", name])).unwrap();
@@ -123,8 +123,8 @@ fn arrays_become_zarr_and_come_back() {
     .enumerate()
     {
         let (new, back) = (format!("new{n}.zarr"), format!("back{n}.b2d"));
-        let told = folder.change(&[&["convert", "all.b2d", &new, "--verify"][..], codec].concat());
-        assert!(told.contains("1 array, 96 bytes"), "{told}");
+        let output = folder.change(&[&["convert", "all.b2d", &new, "--verify"][..], codec].concat());
+        assert!(output.contains("1 array, 96 bytes"), "{output}");
         let metadata: Value = serde_json::from_slice(&folder.read(&format!("{new}/a/zarr.json"))).unwrap();
         assert_eq!(metadata["codecs"][1]["name"], name);
         assert_eq!(
@@ -146,8 +146,8 @@ fn arrays_become_zarr_and_come_back() {
         folder.fails(2, &[&["convert", "zeros.b2nd", "x.zarr"], args].concat());
         assert!(!folder.path("x.zarr").exists());
     }
-    let told = folder.fails(1, &["convert", "in.zarr", "x.zarr"]);
-    assert!(told.contains("a Zarr array already"), "{told}");
+    let output = folder.fails(1, &["convert", "in.zarr", "x.zarr"]);
+    assert!(output.contains("a Zarr array already"), "{output}");
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn version_2_with_fortran_order_and_missing_values() {
     folder.bytes("in.zarr/0.0", &[0, 0, 0, 2, 0, 4, 0, 1, 0, 3, 0, 5]);
     folder.change(&["convert", "in.zarr", "x.b2nd", "--verify"]);
     assert_eq!(folder.ok_text(&["cat", "--csv", "x.b2nd"]), "0,1\n2,3\n4,5\n");
-    let told = folder.info(&["x.b2nd"]);
+    let facts = folder.info(&["x.b2nd"]);
     let layers = json!({"_ARRAY_DIMENSIONS": ["a", "b"], "valid": {"$float": "nan"}, "_FillValue": 9});
-    assert_eq!((&told["dtype"], &told["vlmetalayers"]), (&json!(">i2"), &layers));
+    assert_eq!((&facts["dtype"], &facts["vlmetalayers"]), (&json!(">i2"), &layers));
 }
 
 #[test]
@@ -174,17 +174,17 @@ fn what_cannot_be_read_is_named() {
     let mut other = array(&[4], &[2]);
     other["codecs"] = json!(["bytes", "lzma"]);
     folder.json("in.zarr/b/zarr.json", &other);
-    let told = folder.fails(1, &["convert", "in.zarr", "x.b2d"]);
-    assert!(told.contains("/b: cannot be converted: codec lzma is not supported"), "{told}");
-    let told = folder.change(&["convert", "in.zarr", "x.b2d", "--skip-unsupported"]);
-    assert!(told.contains("left out"), "{told}");
+    let message = folder.fails(1, &["convert", "in.zarr", "x.b2d"]);
+    assert!(message.contains("/b: cannot be converted: codec lzma is not supported"), "{message}");
+    let message = folder.change(&["convert", "in.zarr", "x.b2d", "--skip-unsupported"]);
+    assert!(message.contains("left out"), "{message}");
     assert_eq!(folder.ok_text(&["ls", "x.b2d"]), "/a\n");
     assert!(folder.fails(1, &["convert", "in.zarr", "/no", "y.b2nd"]).contains("no such group or array"));
     assert!(folder.fails(1, &["convert", "in.zarr", "/a", "y.b2nd", "--mask-and-scale"]).contains("HDF5"));
     for name in ["pack", "show", "cat"] {
         let output = folder.run(&[name, "in.zarr"]);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains("b2kit convert"), "{name}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains("b2kit convert"), "{name}: {message}");
     }
 }
 
@@ -203,10 +203,10 @@ fn names_that_are_no_keys_are_skipped_on_request() {
         }
     }
     folder.write("y.npz", &bytes);
-    let told = folder.fails(1, &["convert", "y.npz", "y.b2d"]);
-    assert!(told.contains("--skip-unsupported") && !folder.path("y.b2d").exists(), "{told}");
-    let told = folder.fails(1, &["convert", "y.npz", "y.b2d", "--skip-unsupported"]);
-    assert!(told.contains("left out") && told.contains("there is no array"), "{told}");
+    let message = folder.fails(1, &["convert", "y.npz", "y.b2d"]);
+    assert!(message.contains("--skip-unsupported") && !folder.path("y.b2d").exists(), "{message}");
+    let message = folder.fails(1, &["convert", "y.npz", "y.b2d", "--skip-unsupported"]);
+    assert!(message.contains("left out") && message.contains("there is no array"), "{message}");
 }
 
 /// A few bytes of metadata cannot demand much memory, and nothing outside the store is read.
@@ -216,8 +216,8 @@ fn hostile_stores_are_errors() {
     // More missing chunks than --max-output allows.
     let huge = array(&[1 << 40], &[1 << 20]);
     folder.json("huge/zarr.json", &huge);
-    let told = folder.fails(1, &["convert", "huge", "x.b2nd", "--max-output", "50M"]);
-    assert!(told.contains("--max-output"), "{told}");
+    let message = folder.fails(1, &["convert", "huge", "x.b2nd", "--max-output", "50M"]);
+    assert!(message.contains("--max-output"), "{message}");
     for (n, (shape, chunks)) in
         [([1_u64 << 62], [1_u64 << 62]), ([u64::MAX], [1]), ([5], [0])].into_iter().enumerate()
     {
@@ -229,8 +229,8 @@ fn hostile_stores_are_errors() {
     // Chunks of another length.
     folder.json("short/zarr.json", &array(&[2, 3], &[2, 3]));
     folder.bytes("short/c/0/0", &chunk(0, 0)[..20]);
-    let told = folder.fails(1, &["convert", "short", "x.b2nd"]);
-    assert!(told.contains("[0, 0]") && told.contains("20 bytes"), "{told}");
+    let message = folder.fails(1, &["convert", "short", "x.b2nd"]);
+    assert!(message.contains("[0, 0]") && message.contains("20 bytes"), "{message}");
     #[cfg(unix)]
     {
         folder.bytes("secret", &[1; 24]);
@@ -271,14 +271,14 @@ fn zarr_at_a_url() {
     for (from, to) in
         [(root.to_owned(), "x.b2d"), (format!("{root}/a"), "y.b2nd"), (format!("{root}::/a"), "z.b2nd")]
     {
-        let (code, told) = run(&["convert", &from, to]);
-        assert_eq!(code, Some(0), "{told}");
+        let (code, text) = run(&["convert", &from, to]);
+        assert_eq!(code, Some(0), "{text}");
     }
     assert_eq!(folder.ok(&["cat", "x.b2d::/a"]), items());
     assert_eq!((folder.ok(&["cat", "y.b2nd"]), folder.ok(&["cat", "z.b2nd"])), (items(), items()));
     server.put("in.zarr/zarr.json", folder.read("in.zarr/zarr.json"));
-    let (code, told) = run(&["convert", root, "n.b2d"]);
-    assert!(code == Some(1) && told.contains("consolidated"), "{told}");
+    let (code, text) = run(&["convert", root, "n.b2d"]);
+    assert!(code == Some(1) && text.contains("consolidated"), "{text}");
     assert_eq!(run(&["convert", &format!("{root}/none"), "n.b2nd"]).0, Some(1));
 }
 
@@ -288,11 +288,12 @@ fn npz_is_written_and_read() {
     folder.zarr("in.zarr");
     folder.change(&["convert", "in.zarr", "all.b2d"]);
     for codec in [&[][..], &["--codec", "gzip", "--clevel", "9"]] {
-        let told =
+        let error_text =
             folder.change(&[&["convert", "all.b2d", "x.npz", "--force", "--verify"][..], codec].concat());
         assert!(
-            told.contains("a: 2 attributes: left out") && told.contains("/: 1 attribute: left out"),
-            "{told}"
+            error_text.contains("a: 2 attributes: left out")
+                && error_text.contains("/: 1 attribute: left out"),
+            "{error_text}"
         );
         folder.change(&["convert", "x.npz::a", "one.b2nd", "--force", "--verify"]);
         assert_eq!(folder.ok(&["cat", "one.b2nd"]), items());
@@ -304,11 +305,11 @@ fn npz_is_written_and_read() {
     assert_eq!(folder.ok_text(&["convert", "y.npz", "--list"]), "/            group\n/group/name  <f4 3\n");
     // An existing file is neither extended nor damaged.
     folder.change(&["convert", "b.b2nd", "y.npz::/group/name", "--force"]);
-    let told = folder.fails(1, &["convert", "b.b2nd", "y.npz::other", "--force"]);
-    assert!(told.contains("holds /group/name, which would be lost"), "{told}");
+    let error_text = folder.fails(1, &["convert", "b.b2nd", "y.npz::other", "--force"]);
+    assert!(error_text.contains("holds /group/name, which would be lost"), "{error_text}");
     // The message names the command to use.
-    let told = folder.fails(2, &["pack", "x.npz", "p.b2nd"]);
-    assert!(told.contains(".npz") && told.contains("b2kit convert"), "{told}");
+    let error_text = folder.fails(2, &["pack", "x.npz", "p.b2nd"]);
+    assert!(error_text.contains(".npz") && error_text.contains("b2kit convert"), "{error_text}");
     assert!(folder.fails(1, &["convert", "x.npz", "/none", "n.b2nd"]).contains("no such array"));
     assert!(folder.fails(2, &["convert", "b.b2nd", "z.npz", "--codec", "lz4"]).contains("gzip"));
 }
@@ -326,12 +327,12 @@ fn damaged_npz_files_are_errors() {
             damaged[at] ^= 0x10;
             folder.write("x.npz", &damaged);
             let output = folder.run(&["convert", "x.npz", "x.b2nd", "--force"]);
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(!told.contains("panicked"), "{told}");
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!message.contains("panicked"), "{message}");
             match output.status.code() {
                 Some(0) => assert_eq!(folder.ok(&["cat", "x.b2nd"]), counting(500), "byte {at}"),
                 code => {
-                    assert_eq!(code, Some(1), "{told}");
+                    assert_eq!(code, Some(1), "{message}");
                     failed += 1;
                 }
             }

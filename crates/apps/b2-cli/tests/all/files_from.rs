@@ -41,19 +41,19 @@ fn commands_take_names_from_lists() {
     assert!(folder.ok_text(&["info", "--files-from", "one"]).starts_with("c: array (10, 10)"));
     assert_eq!(folder.ok_text(&["info", "--json", "--files-from", "one"]).lines().count(), 1);
 
-    for (command, told) in [
+    for (command, message) in [
         (&["checksum", "remove"][..], ": checksums removed"),
         (&["checksum", "add"], ": checksums added"),
         (&["compact"], ": "),
     ] {
         let text = folder.change(&[command, &nulls].concat());
-        assert_eq!(text.matches(told).count(), 3, "{command:?}: {text}");
+        assert_eq!(text.matches(message).count(), 3, "{command:?}: {text}");
     }
     for command in [&["info"][..], &["compact"], &["checksum", "add"], &["pack"], &["unpack"], &["verify"]] {
         folder.fails(2, &[command, &["-0", "c"]].concat());
         folder.fails(2, command);
-        let told = folder.fails(1, &[command, &["--files-from", "none"]].concat());
-        assert!(told.starts_with("b2kit: none: "), "{told}");
+        let message = folder.fails(1, &[command, &["--files-from", "none"]].concat());
+        assert!(message.starts_with("b2kit: none: "), "{message}");
     }
 }
 
@@ -70,8 +70,11 @@ fn pack_and_unpack_take_names_from_lists() {
     let list = ["-0", "--files-from", "list"];
     // The others are packed, next to their inputs or in a folder.
     for to in [&[][..], &["-d", "new"]] {
-        let told = folder.fails(1, &[&["pack"][..], &list, to].concat());
-        assert!(told.contains("b2kit: in/missing.npy: ") && told.contains("1 of 3 files failed"), "{told}");
+        let message = folder.fails(1, &[&["pack"][..], &list, to].concat());
+        assert!(
+            message.contains("b2kit: in/missing.npy: ") && message.contains("1 of 3 files failed"),
+            "{message}"
+        );
     }
     for (to, name) in [("in", "a b"), ("in", odd), ("new", "a b"), ("new", odd)] {
         assert_eq!(folder.info(&[&format!("{to}/{name}.b2nd")])["shape"], serde_json::json!([10, 10]));

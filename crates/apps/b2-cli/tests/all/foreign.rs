@@ -43,8 +43,8 @@ fn pack_refuses_other_formats() {
         // The name does not matter.
         for name in ["in.bin", "in.npy", "in.dat"] {
             folder.write(name, &bytes);
-            let told = folder.fails(2, &["pack", name, "out"]);
-            assert!(told.contains(word) && told.contains("--raw"), "{told}");
+            let message = folder.fails(2, &["pack", name, "out"]);
+            assert!(message.contains(word) && message.contains("--raw"), "{message}");
             assert!(!folder.path("out").exists());
         }
         let output = folder.with_input(&["pack", "-", "out"], &bytes);
@@ -75,10 +75,10 @@ fn folders_are_told() {
     for (name, file) in [("v2.zarr", ".zarray"), ("v3", "zarr.json"), ("group", ".zgroup")] {
         fs::create_dir(folder.path(name)).unwrap();
         folder.write(&format!("{name}/{file}"), b"{}");
-        let told = folder.fails(2, &["pack", name, "out"]);
-        assert!(told.contains("a Zarr array; b2kit convert makes arrays of it"), "{told}");
-        let told = folder.fails(1, &["show", name]);
-        assert!(told.contains("a Zarr array; b2kit convert makes arrays of it"), "{told}");
+        let message = folder.fails(2, &["pack", name, "out"]);
+        assert!(message.contains("a Zarr array; b2kit convert makes arrays of it"), "{message}");
+        let message = folder.fails(1, &["show", name]);
+        assert!(message.contains("a Zarr array; b2kit convert makes arrays of it"), "{message}");
     }
     folder.pack("dir", &counting(30), &["--format", "sframe"]);
     assert!(folder.fails(2, &["pack", "dir", "out"]).contains("Blosc2"));
@@ -96,8 +96,11 @@ fn changes_refuse_other_formats() {
     for args in
         [&["append", "a", "in"][..], &["insert", "a", "in", "--at", "0"], &["set", "a", "in", "--slice=0"]]
     {
-        let told = folder.fails(1, args);
-        assert!(told.contains("in: an HDF5 file") && told.contains("standard input"), "{args:?}: {told}");
+        let message = folder.fails(1, args);
+        assert!(
+            message.contains("in: an HDF5 file") && message.contains("standard input"),
+            "{args:?}: {message}"
+        );
     }
     assert_eq!(folder.read("a"), before);
     let output = folder.with_input(&["append", "a", "-", "-q"], &hdf5);
@@ -118,8 +121,8 @@ fn links_to_files_of_other_formats_are_not_written_through() {
     folder.write("in.npy", &array);
     folder.write("other.npy", &array);
     std::os::unix::fs::symlink("other.npy", folder.path("link.b2nd")).unwrap();
-    let told = folder.fails(1, &["pack", "in.npy", "link.b2nd", "--force"]);
-    assert!(told.contains("name of another format"), "{told}");
+    let message = folder.fails(1, &["pack", "in.npy", "link.b2nd", "--force"]);
+    assert!(message.contains("name of another format"), "{message}");
     assert_eq!(folder.read("other.npy"), array);
 }
 
@@ -131,10 +134,14 @@ fn readers_tell_what_they_were_given() {
     folder.write("a.npz", &zip("arr_0.npy"));
     folder.write("p", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and more of it");
     for command in ["info", "cat"] {
-        let told = |name| folder.fails(1, &[command, name]);
-        assert!(told("text").contains("not a Blosc2 file (it starts with \"hello, t\")"), "{}", told("text"));
-        assert!(told("a.npy").contains("not a Blosc2 file but an .npy file: pack it first"));
-        assert!(told("p").contains("a PNG image"));
+        let output_of = |name| folder.fails(1, &[command, name]);
+        assert!(
+            output_of("text").contains("not a Blosc2 file (it starts with \"hello, t\")"),
+            "{}",
+            output_of("text")
+        );
+        assert!(output_of("a.npy").contains("not a Blosc2 file but an .npy file: pack it first"));
+        assert!(output_of("p").contains("a PNG image"));
     }
     let answer = String::from_utf8(folder.run(&["verify", "text"]).stdout).unwrap();
     assert!(
@@ -150,8 +157,8 @@ fn a_file_that_is_cut_off_tells_how_much_is_there() {
     let whole = folder.read("a");
     for have in [100_000, 700_001, whole.len() - 1] {
         folder.write("cut", &whole[..have]);
-        let told = folder.fails(1, &["info", "cut"]);
-        assert!(told.contains("cut off: needs 1,20") && told.contains("b2kit salvage"), "{told}");
-        assert!(told.contains(&format!("({} %)", have * 100 / whole.len())), "{told}");
+        let message = folder.fails(1, &["info", "cut"]);
+        assert!(message.contains("cut off: needs 1,20") && message.contains("b2kit salvage"), "{message}");
+        assert!(message.contains(&format!("({} %)", have * 100 / whole.len())), "{message}");
     }
 }

@@ -161,12 +161,15 @@ fn verbose_talks_on_stderr_only_and_quiet_is_accepted() {
     folder.write("in", &raw);
     let output = folder.run(&["-v", "pack", "in", "s", "--typesize", "4"]);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("in -> s") && told.contains("3.91 -> ") && told.contains("zstd"), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.contains("in -> s") && message.contains("3.91 -> ") && message.contains("zstd"),
+        "{message}"
+    );
     let output = folder.run(&["cat", "s", "-v"]);
     assert_eq!(output.stdout, raw);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.starts_with("s: 3.91 KiB in ") && told.lines().count() == 1, "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("s: 3.91 KiB in ") && message.lines().count() == 1, "{message}");
     for flags in [&["-v", "-t", "1"][..], &["-q", "-t2"], &["--threads", "3"]] {
         let args = [flags, &["cat", "s"]].concat();
         assert_eq!(folder.run(&args).stdout, raw, "{args:?}");

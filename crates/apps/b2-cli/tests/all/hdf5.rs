@@ -22,11 +22,11 @@ fn without_the_feature_the_error_says_how_to_get_it() {
     let folder = folder();
     for name in ["small.h5", "small.h5::/group/ramp", "three.nc::v"] {
         for command in [&["info"][..], &["info", "--json"], &["show"], &["cat"], &["cat", "--csv"], &["ls"]] {
-            let told = folder.fails(1, &[command, &[name]].concat());
-            assert!(told.contains("cargo install b2kit-cli --features hdf5"), "{told}");
+            let message = folder.fails(1, &[command, &[name]].concat());
+            assert!(message.contains("cargo install b2kit-cli --features hdf5"), "{message}");
             assert!(
-                told.contains(if name.starts_with('t') { "a NetCDF file" } else { "an HDF5 file" }),
-                "{told}"
+                message.contains(if name.starts_with('t') { "a NetCDF file" } else { "an HDF5 file" }),
+                "{message}"
             );
         }
         assert!(folder.fails(2, &["diff", name, name]).contains("--features hdf5"));
@@ -64,9 +64,9 @@ mod reading {
     #[test]
     fn facts_are_fields() {
         let folder = folder();
-        let told = folder.info(&["small.h5"]);
-        assert_eq!(told["attributes"]["title"], "small");
-        let entries = told["entries"].as_array().unwrap();
+        let facts = folder.info(&["small.h5"]);
+        assert_eq!(facts["attributes"]["title"], "small");
+        let entries = facts["entries"].as_array().unwrap();
         let of = |path: &str| entries.iter().find(|entry| entry["path"] == path).unwrap();
         assert_eq!(
             (&of("/group/soft")["kind"], &of("/group/soft")["to"]),
@@ -91,12 +91,12 @@ mod reading {
         let folder = folder();
         let ramp = "small.h5::/group/ramp";
         folder.pack("ramp.b2nd", &npy("<i4", false, "(10, 20)", &counting(200)), &[]);
-        let told = folder.info(&[ramp]);
-        assert_eq!((&told["dtype"], &told["chunks"]), (&"<i4".into(), &serde_json::json!([4, 6])));
-        assert_eq!(told["filters"][1]["name"], "gzip");
-        assert_eq!(told["attributes"]["units"], "K");
+        let facts = folder.info(&[ramp]);
+        assert_eq!((&facts["dtype"], &facts["chunks"]), (&"<i4".into(), &serde_json::json!([4, 6])));
+        assert_eq!(facts["filters"][1]["name"], "gzip");
+        assert_eq!(facts["attributes"]["units"], "K");
         assert!(folder.ok_text(&["info", ramp, "--meta"]).contains("_ARRAY_DIMENSIONS"));
-        assert_eq!(folder.info(&["small.h5", "--key", "group/ramp"]), told);
+        assert_eq!(folder.info(&["small.h5", "--key", "group/ramp"]), facts);
         assert_eq!(folder.ok(&["show", ramp]), folder.ok(&["show", "ramp.b2nd"]));
         assert_eq!(folder.ok(&["cat", ramp]), counting(200));
         // In any order and with steps, across chunks.
@@ -175,8 +175,8 @@ mod reading {
         let line = skipping(&["small.h5"]);
         assert!(line.starts_with("skipped\t") && line.contains("\tskipped: /group/odd ("), "{line}");
         assert!(line.split('\t').nth(1).unwrap().parse::<u64>().unwrap() > 0, "{line}");
-        let told: serde_json::Value = serde_json::from_str(&skipping(&["--json", "small.h5"])).unwrap();
-        assert_eq!((&told["verdict"], &told["skipped"][0]["key"]), (&"skipped".into(), &"/group/odd".into()));
+        let text: serde_json::Value = serde_json::from_str(&skipping(&["--json", "small.h5"])).unwrap();
+        assert_eq!((&text["verdict"], &text["skipped"][0]["key"]), (&"skipped".into(), &"/group/odd".into()));
         let line = skipping(&["small.h5::/group/odd"]);
         assert!(line.starts_with("skipped\t-\t-\t"), "{line}");
         // Damage in the rest is still found.
@@ -230,7 +230,7 @@ mod reading {
         assert!(run(&["verify", "-q", &name]).starts_with(b"ok\t800\t"));
         // A query, which may be secret, is not treated as a part of the name.
         let secret = format!("{url}?token=secret::/group/ramp");
-        let told = run(&["info", &secret]);
-        assert!(!String::from_utf8(told).unwrap().contains("secret"));
+        let text = run(&["info", &secret]);
+        assert!(!String::from_utf8(text).unwrap().contains("secret"));
     }
 }

@@ -33,10 +33,10 @@ fn run(folder: &Folder, args: &[&str]) -> Output {
 #[track_caller]
 fn refused(folder: &Folder, args: &[&str], words: &str) {
     let output = run(folder, args);
-    let told = [&output.stdout[..], &output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-    assert!(told.contains(words), "{args:?}: {told}");
+    let message = [&output.stdout[..], &output.stderr].concat();
+    let message = String::from_utf8_lossy(&message);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+    assert!(message.contains(words), "{args:?}: {message}");
 }
 
 /// Creates something at a path.

@@ -14,19 +14,22 @@ fn max_output_counts_what_is_not_stored() {
     folder.pack("n", &npy("|u1", false, "(2097152,)", &noise(2 << 20)), &["--chunks", "65536"]);
     folder.pack("s", &zeros, &["--chunksize", "65536"]);
     folder.pack("c", &zeros, &["--format", "chunk"]);
-    let told = "max_output of 1048576 (--max-output BYTES raises it)";
+    let output = "max_output of 1048576 (--max-output BYTES raises it)";
     for name in ["z", "s", "c"] {
         let verify = folder.run(&["verify", "--max-output", "1M", name]);
         assert_eq!(verify.status.code(), Some(3));
         let line = text(&verify.stdout);
         assert!(
-            line.starts_with(&format!("skipped\t-\t-\t{name}\tskipped: ")) && line.contains(told),
+            line.starts_with(&format!("skipped\t-\t-\t{name}\tskipped: ")) && line.contains(output),
             "{line}"
         );
         for command in [&["cat", name][..], &["copy", name, "new", "--clevel", "1"]] {
             let args = [&["--max-output", "1M"], command].concat();
             let message = folder.fails(1, &args);
-            assert!(message.starts_with(&format!("b2kit: {name}: ")) && message.contains(told), "{message}");
+            assert!(
+                message.starts_with(&format!("b2kit: {name}: ")) && message.contains(output),
+                "{message}"
+            );
             assert_eq!(message.lines().count(), 1);
         }
         let diff = folder.run(&["--max-output", "1M", "diff", name, name]);
@@ -58,9 +61,9 @@ fn max_memory_is_kept() {
     for (command, name) in [("verify", "a"), ("verify", "c"), ("cat", "c")] {
         let output = folder.run(&["--max-memory", "100K", command, name]);
         assert_eq!(output.status.code(), Some(1));
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert!(told.contains("max_memory of 102400 (--max-memory "), "{command}: {told}");
-        assert!(offered(&told) > 102_400, "{told}");
+        let error_text = text(&output.stdout) + &text(&output.stderr);
+        assert!(error_text.contains("max_memory of 102400 (--max-memory "), "{command}: {error_text}");
+        assert!(offered(&error_text) > 102_400, "{error_text}");
         assert_eq!(folder.ok(&["--max-memory", "8M", "cat", name]), items);
         assert_eq!(folder.ok(&["--max-memory", "none", "cat", name]), items);
     }
@@ -118,9 +121,13 @@ fn members_over_the_limit_are_skipped() {
         std::fs::copy(folder.path(name), folder.path(&format!("s.b2d/{key}.b2nd"))).unwrap();
     }
     let output = folder.run(&["verify", "--max-output", "1M", "s.b2d", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &told["verdict"]), (Some(3), &"skipped".into()), "{told}");
-    assert_eq!((&told["nbytes"], &told["skipped"][0]["key"]), (&1000.into(), &"/big".into()), "{told}");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &printed["verdict"]), (Some(3), &"skipped".into()), "{printed}");
+    assert_eq!(
+        (&printed["nbytes"], &printed["skipped"][0]["key"]),
+        (&1000.into(), &"/big".into()),
+        "{printed}"
+    );
     // Damage of the others is still a failure.
     let mut bytes = folder.read("s.b2d/small.b2nd");
     let middle = bytes.len() / 2;

@@ -17,8 +17,8 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// Returns the number after "largest error".
-fn largest_error(told: &str) -> f64 {
-    let rest = told.split_once("largest error ").unwrap_or_else(|| panic!("{told}")).1;
+fn largest_error(output: &str) -> f64 {
+    let rest = output.split_once("largest error ").unwrap_or_else(|| panic!("{output}")).1;
     rest.split([' ', ';', '\n']).next().unwrap().parse().unwrap()
 }
 
@@ -29,8 +29,8 @@ fn zfp_needs_to_be_told_how_much() {
     folder.pack("plain", &folder.read("a.npy"), &[]);
     for codec in ["zfp_acc", "zfp_prec", "zfp_rate"] {
         for args in [["pack", "a.npy"], ["copy", "plain"]] {
-            let told = folder.fails(2, &[args[0], args[1], "out", "--codec", codec]);
-            assert!(told.contains("loses data") && told.contains("--codec-meta"), "{told}");
+            let message = folder.fails(2, &[args[0], args[1], "out", "--codec", codec]);
+            assert!(message.contains("loses data") && message.contains("--codec-meta"), "{message}");
             assert!(!folder.path("out").exists());
         }
     }
@@ -44,8 +44,8 @@ fn zfp_needs_to_be_told_how_much() {
         (&["--rate", "16"], "zfp_rate", 50),
     ] {
         for args in [["pack", "a.npy"], ["copy", "plain"]] {
-            let told = folder.change(&[&[args[0], args[1], "out", "--force"], options].concat());
-            assert!(told.contains("lossy"), "{told}");
+            let message = folder.change(&[&[args[0], args[1], "out", "--force"], options].concat());
+            assert!(message.contains("lossy"), "{message}");
             let info = folder.info(&["out"]);
             assert_eq!((&info["codec"], &info["codec_meta"]), (&codec.into(), &meta.into()), "{options:?}");
             assert_eq!(info["lossy"], true);
@@ -65,15 +65,15 @@ fn the_largest_error_is_measured() {
         folder.change(&["pack", "a.npy", "plain", "--force"]);
         for options in [&["--tolerance", "0.1"][..], &["--rate", "6"], &["--filters", "trunc_prec:5,shuffle"]]
         {
-            let told = folder.change(&[&["pack", "a.npy", "out", "--force"], options].concat());
+            let output = folder.change(&[&["pack", "a.npy", "out", "--force"], options].concat());
             let before = floats(&folder.ok(&["cat", "plain"]));
             let after = floats(&folder.ok(&["cat", "out"]));
             let errors = before.iter().zip(&after).map(|(a, b)| f64::from(a - b).abs());
             let largest = errors.fold(0.0, f64::max);
-            assert!((largest_error(&told) - largest).abs() <= largest * 1e-3, "{told}: {largest}");
+            assert!((largest_error(&output) - largest).abs() <= largest * 1e-3, "{output}: {largest}");
             assert!(largest > 0.0);
-            let told = folder.change(&[&["copy", "plain", "copy", "--force"], options].concat());
-            assert!((largest_error(&told) - largest).abs() <= largest * 1e-3, "{told}: {largest}");
+            let output = folder.change(&[&["copy", "plain", "copy", "--force"], options].concat());
+            assert!((largest_error(&output) - largest).abs() <= largest * 1e-3, "{output}: {largest}");
         }
     }
 }
@@ -85,18 +85,18 @@ fn fill_values_are_warned_of() {
         let mut items = waves(4000);
         items.iter_mut().step_by(7).for_each(|x| *x = fill);
         folder.write("a.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&items)));
-        let told =
+        let output =
             folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force", "--allow-lossy"]);
-        assert!(told.contains("warning: ") && told.contains("far outside"), "{told}");
-        assert!(told.contains("(572 items)"), "{told}");
+        assert!(output.contains("warning: ") && output.contains("far outside"), "{output}");
+        assert!(output.contains("(572 items)"), "{output}");
         assert_eq!(
             folder.ok(&["pack", "a.npy", "out", "-q", "--tolerance", "0.001", "--force", "--allow-lossy"]),
             b""
         );
     }
     folder.write("a.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&waves(4000))));
-    let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force"]);
-    assert!(!told.contains("warning"), "{told}");
+    let output = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force"]);
+    assert!(!output.contains("warning"), "{output}");
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn integers_are_not_for_zfp_but_for_int_trunc() {
     folder.write("big.npy", &npy(">f4", false, "(40, 50)", &bytes_of(&waves(2000))));
     assert!(folder.fails(1, &["pack", "i.npy", "out", "--tolerance", "1"]).contains("floats"));
     assert!(folder.fails(1, &["pack", "big.npy", "out", "--tolerance", "1"]).contains("little-endian"));
-    let told = folder.change(&["pack", "i.npy", "out", "--filters", "int_trunc:-4,shuffle"]);
-    assert_eq!(largest_error(&told), 15.0, "{told}");
+    let output = folder.change(&["pack", "i.npy", "out", "--filters", "int_trunc:-4,shuffle"]);
+    assert_eq!(largest_error(&output), 15.0, "{output}");
     assert!(folder.ok_text(&["info", "out"]).contains("lossy           int_trunc clears 4 bits"));
     // For raw bytes, the filter determines the item type.
     folder.write("raw", &counting(1000));
@@ -128,8 +128,8 @@ fn small_blocks_are_fitted() {
             .filter_map(|n| n.trim().parse::<usize>().ok())
             .product();
         folder.write("a.npy", &npy("<f4", false, shape, &bytes_of(&waves(n))));
-        let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.01", "--force"]);
-        assert!(largest_error(&told) <= 0.01, "{shape}: {told}");
+        let output = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.01", "--force"]);
+        assert!(largest_error(&output) <= 0.01, "{shape}: {output}");
         folder.change(&["pack", "a.npy", "plain", "--force"]);
         folder.change(&["copy", "plain", "out", "--tolerance", "0.01", "--force"]);
     }
@@ -163,23 +163,23 @@ fn a_tolerance_is_kept_or_there_is_no_file() {
                 &["pack", "-q", &input, "out", "--tolerance", "0.03"],
             ] {
                 let names = folder.names();
-                let told = folder.fails(1, &[args, &["--format", format]].concat());
+                let message = folder.fails(1, &[args, &["--format", format]].concat());
                 assert!(
-                    told.contains("out: not written: lossy (zfp_acc") && told.contains(why),
-                    "{args:?}: {told}"
+                    message.contains("out: not written: lossy (zfp_acc") && message.contains(why),
+                    "{args:?}: {message}"
                 );
                 assert_eq!(folder.names(), names, "{args:?}");
             }
         }
         // Overwriting does not accept a loss, and accepting a loss does not overwrite.
-        let told = folder.fails(1, &["pack", &input, "old", "--tolerance", "0.03", "--force"]);
-        assert!(told.contains(why) && told.contains("--allow-lossy accepts that"), "{told}");
+        let message = folder.fails(1, &["pack", &input, "old", "--tolerance", "0.03", "--force"]);
+        assert!(message.contains(why) && message.contains("--allow-lossy accepts that"), "{message}");
         folder.fails(1, &["copy", &plain, "old", "--tolerance", "0.03", "--force"]);
-        let told = folder.fails(1, &["pack", &input, "old", "--tolerance", "0.03", "--allow-lossy"]);
-        assert!(told.contains("already exists"), "{told}");
+        let message = folder.fails(1, &["pack", &input, "old", "--tolerance", "0.03", "--allow-lossy"]);
+        assert!(message.contains("already exists"), "{message}");
         assert_eq!(folder.read("old"), b"what was there");
-        let told = folder.change(&["pack", &input, "out", "--tolerance", "0.03", "--allow-lossy"]);
-        assert!(told.contains("out: warning: ") && told.contains("lossy"), "{told}");
+        let message = folder.change(&["pack", &input, "out", "--tolerance", "0.03", "--allow-lossy"]);
+        assert!(message.contains("out: warning: ") && message.contains("lossy"), "{message}");
         std::fs::remove_file(folder.path("out")).unwrap();
     }
     // The same with the codec's parameter byte; NaN is a problem for the other codecs too.
@@ -206,8 +206,8 @@ fn changes_of_a_lossy_file_say_so() {
         &["set", "out", "a.npy", "--slice=:40"],
         &["insert", "out", "a.npy", "--at", "3"],
     ] {
-        let told = folder.change(args);
-        assert!(told.contains("out: lossy (zfp_acc, tolerance 1e-2): "), "{args:?}: {told}");
+        let output = folder.change(args);
+        assert!(output.contains("out: lossy (zfp_acc, tolerance 1e-2): "), "{args:?}: {output}");
         assert_eq!(folder.change(&[&["-q"], args].concat()), "");
     }
     folder.change(&["pack", "a.npy", "plain"]);
@@ -225,10 +225,10 @@ fn int_trunc_is_not_for_floats() {
         &["copy", "plain", "out"],
         &["copy", "plain", "out", "--chunks", "7,7"],
     ] {
-        let told = folder.fails(1, &[args, &["--filters", "int_trunc:-4,shuffle"]].concat());
+        let message = folder.fails(1, &[args, &["--filters", "int_trunc:-4,shuffle"]].concat());
         assert!(
-            told.contains("int_trunc takes integers of 1, 2, 4 or 8 bytes, the dtype is <f4"),
-            "{args:?}: {told}"
+            message.contains("int_trunc takes integers of 1, 2, 4 or 8 bytes, the dtype is <f4"),
+            "{args:?}: {message}"
         );
         assert!(!folder.path("out").exists());
     }

@@ -48,7 +48,7 @@ fn info_of_several_files_is_a_line_each() {
 fn changes_of_several_files_go_on_after_a_bad_one() {
     let folder = Folder::new();
     let names = files(&folder);
-    for (command, told) in [
+    for (command, text) in [
         (&["checksum", "remove"][..], "checksums removed"),
         (&["checksum", "add"], "checksums added"),
         (&["compact"], ""),
@@ -59,8 +59,8 @@ fn changes_of_several_files_go_on_after_a_bad_one() {
         let err = String::from_utf8(output.stderr).unwrap();
         let lines: Vec<&str> = err.lines().collect();
         assert_eq!(lines.len(), 5, "{err}");
-        assert!(lines[0].starts_with(&format!("a: {told}")), "{err}");
-        assert!(lines[1].starts_with(&format!("s: {told}")), "{err}");
+        assert!(lines[0].starts_with(&format!("a: {text}")), "{err}");
+        assert!(lines[1].starts_with(&format!("s: {text}")), "{err}");
         assert!(lines[2].starts_with("b2kit: bad: ") && lines[3].starts_with("b2kit: none: "), "{err}");
         assert_eq!(lines[4], "b2kit: 2 of 4 files failed");
     }

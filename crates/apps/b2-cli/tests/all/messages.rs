@@ -29,14 +29,14 @@ fn a_stopped_command_counts_what_it_did() {
         let kill = Command::new("sh").args(["-c", &format!("kill -TERM {}", child.id())]).status().unwrap();
         assert!(kill.success());
         let output = child.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(143), "{args:?}: {told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(143), "{args:?}: {message}");
         let done = new.iter().filter(|name| folder.path(name).exists()).count();
         assert!((4..300).contains(&done), "{args:?}: {done}");
         let expected = format!(
             "b2kit: stopped after {done} of 300 files; these are complete, the others were not changed\n"
         );
-        assert_eq!(told, expected, "{args:?}");
+        assert_eq!(message, expected, "{args:?}");
     };
     run(&["pack", "-q", "--clevel", "9", "-t", "1", "-d", "out"], &names, &packed);
     std::fs::remove_dir_all(folder.path("out")).unwrap();
@@ -92,11 +92,14 @@ fn writes_beyond_the_limit_of_the_shell_fail_in_order() {
     }
     for (args, name) in cases {
         let output = limited(&folder, 200, "", args);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{args}: {told}");
-        assert!(told.starts_with("b2kit: ") && told.contains(name), "{args}: {told}");
-        assert!(told.contains("the file would be larger than is allowed here (ulimit -f)"), "{args}: {told}");
-        assert!(!told.contains(".b2kit-") && !told.contains(".tmp"), "{args}: {told}");
+        let error_text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args}: {error_text}");
+        assert!(error_text.starts_with("b2kit: ") && error_text.contains(name), "{args}: {error_text}");
+        assert!(
+            error_text.contains("the file would be larger than is allowed here (ulimit -f)"),
+            "{args}: {error_text}"
+        );
+        assert!(!error_text.contains(".b2kit-") && !error_text.contains(".tmp"), "{args}: {error_text}");
         let left: Vec<String> =
             folder.names().into_iter().filter(|name| !name.ends_with(".b2lock")).collect();
         assert_eq!(left, names, "{args}");
@@ -139,8 +142,8 @@ fn cut_off_files_are_told_alike() {
         &["vlmeta", "del", "cut", "x"],
         &["info", "--key", "a", "cut"],
     ] {
-        let told = folder.fails(if args[0] == "diff" { 2 } else { 1 }, args);
-        assert!(told.contains(&text), "{args:?}: {told}");
+        let error_text = folder.fails(if args[0] == "diff" { 2 } else { 1 }, args);
+        assert!(error_text.contains(&text), "{args:?}: {error_text}");
     }
     let output = folder.run(&["verify", "cut"]);
     assert!(String::from_utf8(output.stdout).unwrap().contains(&text));
@@ -153,10 +156,11 @@ fn checksums_that_were_ignored_are_not_denied() {
     folder.pack("a", &counting(1000), &[]);
     let output = folder.run(&["--no-checksums", "verify", "a"]);
     assert!(output.stdout.starts_with(b"ok\t"));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("1 file not compared with checksums (--no-checksums)") && !told.contains("without"),
-        "{told}"
+        message.contains("1 file not compared with checksums (--no-checksums)")
+            && !message.contains("without"),
+        "{message}"
     );
     let json = folder.ok_text(&["verify", "--json", "a", "--no-checksums"]);
     assert!(json.contains("\"checksums\":null"), "{json}");
@@ -226,13 +230,13 @@ fn names_are_escaped() {
         &["diff", name, "b\x1b[2J"],
     ] {
         let output = folder.run(args);
-        let told = [output.stdout, output.stderr].concat();
+        let message = [output.stdout, output.stderr].concat();
         assert!(
-            !output.status.success() && !told.contains(&0x1b),
+            !output.status.success() && !message.contains(&0x1b),
             "{args:?}: {}",
-            String::from_utf8_lossy(&told)
+            String::from_utf8_lossy(&message)
         );
-        assert!(String::from_utf8(told).unwrap().contains("\\u{1b}"), "{args:?}");
+        assert!(String::from_utf8(message).unwrap().contains("\\u{1b}"), "{args:?}");
     }
     let json: serde_json::Value = serde_json::from_slice(&folder.ok(&["verify", "--json", name])).unwrap();
     assert_eq!(json["file"], name);
@@ -257,8 +261,8 @@ fn urls_are_refused_plainly_where_they_are_not_read() {
         &["resize", url, "--shape", "3"],
         &["vlmeta", "set", url, "x", "1"],
     ] {
-        let told = folder.fails(1, args);
-        assert!(told.contains(&format!("{url}: a URL")), "{args:?}: {told}");
+        let message = folder.fails(1, args);
+        assert!(message.contains(&format!("{url}: a URL")), "{args:?}: {message}");
     }
     assert_eq!((folder.names(), folder.read("a")), (vec!["a".to_owned()], before));
 }

@@ -39,8 +39,8 @@ fn what_follows_an_array_is_named() {
             ("more.npy", "1 byte after the array, at offset 160"),
         ] {
             let args: Vec<&str> = args.iter().map(|arg| if *arg == "IN" { input } else { arg }).collect();
-            let told = folder.fails(if args[0] == "diff" { 2 } else { 1 }, &args);
-            assert!(told.contains(&format!("{input}: {why}")), "{args:?}: {told}");
+            let message = folder.fails(if args[0] == "diff" { 2 } else { 1 }, &args);
+            assert!(message.contains(&format!("{input}: {why}")), "{args:?}: {message}");
         }
     }
     assert_eq!((folder.read("a"), folder.names()), (before, names));

@@ -266,8 +266,8 @@ fn lengths_follow_from_the_bytes() {
     ] {
         folder.refuses(&[&["pack"], args].concat(), message);
     }
-    let told = folder.fails(2, &["pack", "in", "x", "--dtype", "<i4", "--shape", "-1,-1"]);
-    assert!(told.contains("only one length can be -1"), "{told}");
+    let error_text = folder.fails(2, &["pack", "in", "x", "--dtype", "<i4", "--shape", "-1,-1"]);
+    assert!(error_text.contains("only one length can be -1"), "{error_text}");
     folder.pack("f.npy.b2nd", &npy("<i4", false, "(60,)", &raw), &[]);
     folder.fails(2, &["resize", "f.npy.b2nd", "--shape", "-1"]);
 }
@@ -439,10 +439,10 @@ fn standard_input() {
 fn too_few_lengths_are_answered_with_an_example() {
     let folder = Folder::new();
     folder.write("a.npy", &npy("<i4", false, "(7, 18, 36)", &counting(7 * 18 * 36)));
-    let told = folder.fails(1, &["pack", "a.npy", "a.b2nd", "--chunks", "7"]);
-    assert!(told.contains("--chunks 7: give 3 lengths, for example 7,18,36"), "{told}");
-    let told = folder.fails(1, &["pack", "a.npy", "a.b2nd", "--chunks", "7,9,9", "--blocks", "1,2,3,4"]);
-    assert!(told.contains("--blocks 1,2,3,4: give 3 lengths, for example 1,2,3"), "{told}");
+    let message = folder.fails(1, &["pack", "a.npy", "a.b2nd", "--chunks", "7"]);
+    assert!(message.contains("--chunks 7: give 3 lengths, for example 7,18,36"), "{message}");
+    let message = folder.fails(1, &["pack", "a.npy", "a.b2nd", "--chunks", "7,9,9", "--blocks", "1,2,3,4"]);
+    assert!(message.contains("--blocks 1,2,3,4: give 3 lengths, for example 1,2,3"), "{message}");
     assert_eq!(folder.names(), ["a.npy"]);
 }
 
@@ -451,8 +451,8 @@ fn too_few_lengths_are_answered_with_an_example() {
 fn a_full_disk_is_told_in_words() {
     let folder = Folder::new();
     let array = folder.pack("a", &counting(100_000), &["--typesize", "4", "--codec", "lz4"]);
-    let told = folder.fails(1, &["cat", array, "-o", "/dev/full"]);
-    assert!(told.contains("no space left on the disk") && !told.contains("os error"), "{told}");
+    let message = folder.fails(1, &["cat", array, "-o", "/dev/full"]);
+    assert!(message.contains("no space left on the disk") && !message.contains("os error"), "{message}");
 }
 
 #[test]

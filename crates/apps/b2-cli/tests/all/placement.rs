@@ -11,8 +11,8 @@ fn new_files_are_called_as_their_inputs() {
     std::fs::create_dir(folder.path("sub")).unwrap();
     folder.write("sub/data.npy", &npy("<i4", false, "(20, 50)", &raw));
     folder.write("sub/data.bin", &raw);
-    let told = slashes(folder.change(&["pack", "sub/data.npy"]));
-    assert!(told.starts_with("sub/data.npy -> sub/data.b2nd  3.91 -> "), "{told}");
+    let output = slashes(folder.change(&["pack", "sub/data.npy"]));
+    assert!(output.starts_with("sub/data.npy -> sub/data.b2nd  3.91 -> "), "{output}");
     folder.change(&["pack", "sub/data.bin", "--typesize", "4"]);
     folder.change(&["pack", "sub/data.bin", "--dtype", "<i4"]);
     folder.change(&["pack", "sub/data.bin", "--format", "chunk"]);
@@ -193,8 +193,8 @@ fn the_second_name_of_unpack_is_no_new_file() {
     folder.pack("b.b2nd", &npy("<i4", false, "(20,)", &counting(20)), &[]);
     folder.write("there.npy", b"something");
     for second in ["new.npy", "there.npy", "."] {
-        let told = folder.fails(2, &["unpack", "a.b2nd", second]);
-        assert!(told.contains("not a packed file: -o names the new file"), "{told}");
+        let message = folder.fails(2, &["unpack", "a.b2nd", second]);
+        assert!(message.contains("not a packed file: -o names the new file"), "{message}");
     }
     assert_eq!(folder.names(), ["a.b2nd", "b.b2nd", "there.npy"]);
     folder.change(&["unpack", "a.b2nd", "b.b2nd"]);
@@ -217,8 +217,11 @@ fn inputs_stay_where_something_would_be_lost() {
             continue;
         }
         let args = [&["pack", "--rm", "a.npy", "-o", "x"], options].concat();
-        let told = folder.fails(1, &args);
-        assert!(told.starts_with("b2kit: a.npy: --rm: ") && told.contains("--allow-lossy"), "{told}");
+        let message = folder.fails(1, &args);
+        assert!(
+            message.starts_with("b2kit: a.npy: --rm: ") && message.contains("--allow-lossy"),
+            "{message}"
+        );
         assert_eq!(folder.names(), ["a.npy"]);
         // --force only permits overwriting.
         folder.fails(1, &[&args[..], &["--force"]].concat());
@@ -286,21 +289,21 @@ fn folders_are_packed_and_unpacked() {
     folder.write("in/sub/deep/raw.bin", &raw);
     folder.ok(&["pack", "in/a.npy", "in/sub/there.b2nd"]);
     let names = ["new/a.b2nd", "new/sub/a.b2nd", "new/sub/deep/raw.bin.b2frame"];
-    let told = slashes(folder.change(&["pack", "-r", "in", "-d", "new", "-1"]));
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 4, "{told}");
+    let output = slashes(folder.change(&["pack", "-r", "in", "-d", "new", "-1"]));
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.len(), 4, "{output}");
     assert_eq!(lines[0], "b2kit: -r: 1 file left out (-v says why)");
-    assert!(lines[1].starts_with("in/a.npy -> new/a.b2nd  "), "{told}");
+    assert!(lines[1].starts_with("in/a.npy -> new/a.b2nd  "), "{output}");
     assert_eq!(tree(&folder, "new"), names);
     for name in names {
         assert_eq!(folder.ok(&["cat", name]), raw);
     }
-    let told = slashes(folder.change(&["-v", "pack", "-r", "in", "-d", "v"]));
-    assert!(told.contains("in/sub/there.b2nd: left out: packed"), "{told}");
-    let told = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
+    let output = slashes(folder.change(&["-v", "pack", "-r", "in", "-d", "v"]));
+    assert!(output.contains("in/sub/there.b2nd: left out: packed"), "{output}");
+    let output = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
     assert!(
-        told.contains("new/sub/a.b2nd: already exists") && told.contains("3 of 3 files failed"),
-        "{told}"
+        output.contains("new/sub/a.b2nd: already exists") && output.contains("3 of 3 files failed"),
+        "{output}"
     );
     // The folder of the new files is not an input, even if it is inside the input folder.
     folder.change(&["pack", "-r", ".", "-d", "v", "--force", "-q"]);
@@ -321,8 +324,8 @@ fn folders_are_packed_and_unpacked() {
 
     // A sparse frame is one file.
     folder.ok(&["-q", "pack", "-r", "--rm", "plain/sub", "--format", "sframe"]);
-    let told = slashes(folder.change(&["-v", "pack", "-r", "plain"]));
-    assert!(told.contains("plain/sub/a.b2nd: left out: packed already"), "{told}");
+    let output = slashes(folder.change(&["-v", "pack", "-r", "plain"]));
+    assert!(output.contains("plain/sub/a.b2nd: left out: packed already"), "{output}");
     folder.change(&["unpack", "-r", "plain/sub"]);
     assert_eq!(folder.read("plain/sub/a.npy"), items);
 }
@@ -336,12 +339,15 @@ fn folders_with_trouble() {
     folder.refuses(&["unpack", "-r", "in"], "-r: there are no inputs in in");
     folder.write("in/a.npy", &items);
     folder.write("in/bad.png", b"\x89PNG\r\n\x1a\n");
-    let told = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
-    assert!(told.contains("in/bad.png: a PNG image") && told.contains("1 of 2 files failed"), "{told}");
+    let message = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
+    assert!(
+        message.contains("in/bad.png: a PNG image") && message.contains("1 of 2 files failed"),
+        "{message}"
+    );
     assert_eq!(tree(&folder, "new"), ["new/a.b2nd"]);
     // All operands must exist before anything is written.
-    let told = folder.fails(1, &["pack", "-r", "in", "OUT"]);
-    assert!(told.starts_with("b2kit: OUT: "), "{told}");
+    let message = folder.fails(1, &["pack", "-r", "in", "OUT"]);
+    assert!(message.starts_with("b2kit: OUT: "), "{message}");
     assert!(!folder.path("in/a.b2nd").exists());
     for args in
         [&["pack", "-r", "in", "-c"][..], &["pack", "-r", "in", "-o", "x"], &["unpack", "-r", "in", "-c"]]
@@ -350,17 +356,17 @@ fn folders_with_trouble() {
     }
     std::fs::create_dir(folder.path("other")).unwrap();
     folder.write("other/a.npy", &items);
-    let told = slashes(folder.fails(2, &["pack", "-r", "in", "other", "-d", "x"]));
-    assert!(told.contains("in/a.npy and other/a.npy would both become x/a.b2nd"), "{told}");
+    let message = slashes(folder.fails(2, &["pack", "-r", "in", "other", "-d", "x"]));
+    assert!(message.contains("in/a.npy and other/a.npy would both become x/a.b2nd"), "{message}");
     #[cfg(unix)]
     {
         // Links may form a cycle.
         std::os::unix::fs::symlink("..", folder.path("other/up")).unwrap();
         std::os::unix::fs::symlink("a.npy", folder.path("other/link.npy")).unwrap();
-        let told = folder.change(&["-v", "pack", "-r", "other"]);
+        let message = folder.change(&["-v", "pack", "-r", "other"]);
         assert!(
-            told.contains("other/up: left out: a link") && told.contains("other/link.npy: left"),
-            "{told}"
+            message.contains("other/up: left out: a link") && message.contains("other/link.npy: left"),
+            "{message}"
         );
         assert_eq!(tree(&folder, "other").len(), 4);
     }

@@ -34,8 +34,8 @@ fn nothing_is_replaced_without_force() {
     {
         for input in inputs {
             for output in ["old.b2nd", "raw", "array", "dir"].into_iter().filter(|output| *output != input) {
-                let told = folder.fails(1, &[command, input, output]);
-                assert!(told.contains("already exists") && told.contains("--force"), "{told}");
+                let message = folder.fails(1, &[command, input, output]);
+                assert!(message.contains("already exists") && message.contains("--force"), "{message}");
                 assert_eq!(everything(&folder), before, "{command} {input} {output}");
             }
         }
@@ -75,8 +75,11 @@ fn input_and_output_are_never_the_same() {
     for (input, output) in pairs {
         for command in ["copy", "salvage"] {
             for force in [&[][..], &["--force"]] {
-                let told = folder.fails(1, &[&[command, input, output], force].concat());
-                assert!(told.contains("IN and OUT are the same file"), "{command} {input} {output}: {told}");
+                let message = folder.fails(1, &[&[command, input, output], force].concat());
+                assert!(
+                    message.contains("IN and OUT are the same file"),
+                    "{command} {input} {output}: {message}"
+                );
             }
         }
         folder.fails(1, &["cat", input, "-o", output, "--force"]);
@@ -145,8 +148,8 @@ fn files_with_several_names_are_not_changed() {
         &["compact", "a"],
     ];
     for args in changes {
-        let told = folder.fails(1, args);
-        assert!(told.contains("2 hard links: change a copy"), "{args:?}: {told}");
+        let message = folder.fails(1, args);
+        assert!(message.contains("2 hard links: change a copy"), "{args:?}: {message}");
         assert_eq!(folder.read("b"), before, "{args:?}");
     }
     // A copy has a single name, and reading is allowed.

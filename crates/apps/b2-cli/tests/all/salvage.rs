@@ -66,11 +66,11 @@ fn an_array_without_its_shape_is_told() {
     let output = folder.run(&["salvage", "bad", "b"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stdout).unwrap().contains(" recovered\n"));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("the chunks are saved, but the metadata that describes them is lost")
-            && told.contains("b2nd"),
-        "{told}"
+        message.contains("the chunks are saved, but the metadata that describes them is lost")
+            && message.contains("b2nd"),
+        "{message}"
     );
 }
 
@@ -208,9 +208,9 @@ fn a_better_output_is_kept() {
     folder.write("bad", &bytes);
 
     folder.write("out", &whole);
-    let told = folder.fails(1, &["salvage", "bad", "out", "--force"]);
+    let message = folder.fails(1, &["salvage", "bad", "out", "--force"]);
     assert_eq!(
-        told.trim_end(),
+        message.trim_end(),
         "b2kit: bad: out: not replaced, since it holds more intact chunks than the 4 that could be saved"
     );
     assert_eq!(folder.read("out"), whole);
@@ -276,11 +276,11 @@ fn the_first_sector_may_be_bad() {
                 assert_eq!(info["dtype"], "<i8");
                 assert!(folder.ok(&["cat", "given"])[8000..] == raw[8000..]);
             }
-            let told = folder.fails(
+            let message = folder.fails(
                 1,
                 &["salvage", "bad", "other", "--dtype", "<i8", "--shape", "12000", "--chunks", "500"],
             );
-            assert!(told.contains("8000"), "{told}");
+            assert!(message.contains("8000"), "{message}");
             folder.fails(2, &["salvage", "bad", "other", "--shape", "12000"]);
             std::fs::remove_file(folder.path("like")).unwrap();
         }
@@ -418,12 +418,12 @@ fn a_damaged_end_is_reported() {
     damaged[block + 20] ^= 1;
     folder.write("bad", &damaged);
     let output = folder.run(&["salvage", "bad", "out"]);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("right for 0, lost for 2: values may be wrong in these"), "{told}");
-    assert!(told.contains("trailer       intact\n"), "{told}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("right for 0, lost for 2: values may be wrong in these"), "{text}");
+    assert!(text.contains("trailer       intact\n"), "{text}");
     folder.write("short", &bytes[..block]);
     let output = folder.run(&["salvage", "short", "saved"]);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("trailer       lost, and all vlmetalayers with it\n"), "{told}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("trailer       lost, and all vlmetalayers with it\n"), "{text}");
 }

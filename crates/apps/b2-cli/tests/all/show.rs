@@ -186,22 +186,22 @@ fn a_terminal_gets_no_bytes() {
     let folder = Folder::new();
     folder.pack("f", &npy("<i4", false, "(60, 40)", &counting(2400)), &[]);
     let b2kit = env!("CARGO_BIN_EXE_b2kit");
-    let Some((code, told)) = in_terminal(&folder, &format!("{b2kit} cat f")) else {
+    let Some((code, output)) = in_terminal(&folder, &format!("{b2kit} cat f")) else {
         eprintln!("there is no `script` to make a terminal with: not tested");
         return;
     };
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("b2kit: f: bytes are not shown on a terminal; `b2kit show f`"), "{told}");
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("b2kit: f: bytes are not shown on a terminal; `b2kit show f`"), "{output}");
     for option in ["--npy", "--raw", "--png", "--chunk 0"] {
-        let (code, told) = in_terminal(&folder, &format!("{b2kit} cat f {option}")).unwrap();
-        assert!(code == Some(1) && told.contains("b2kit show f"), "{option}: {told}");
+        let (code, output) = in_terminal(&folder, &format!("{b2kit} cat f {option}")).unwrap();
+        assert!(code == Some(1) && output.contains("b2kit show f"), "{option}: {output}");
     }
-    let (code, told) = in_terminal(&folder, &format!("{b2kit} cat f --csv --slice=0,:3")).unwrap();
-    assert_eq!((code, told.trim()), (Some(0), "0\r\n1\r\n2"));
-    let (code, told) = in_terminal(&folder, &format!("{b2kit} cat f --force --slice=0,0")).unwrap();
-    assert_eq!((code, told.as_bytes()), (Some(0), &b"\0\0\0\0"[..]));
-    let (code, told) = in_terminal(&folder, &format!("{b2kit} show f")).unwrap();
-    assert!(code == Some(0) && told.contains('\u{2580}'), "a picture: {told}");
-    let (_, told) = in_terminal(&folder, &format!("{b2kit} show f --no-picture")).unwrap();
-    assert!(!told.contains('\u{2580}'));
+    let (code, output) = in_terminal(&folder, &format!("{b2kit} cat f --csv --slice=0,:3")).unwrap();
+    assert_eq!((code, output.trim()), (Some(0), "0\r\n1\r\n2"));
+    let (code, output) = in_terminal(&folder, &format!("{b2kit} cat f --force --slice=0,0")).unwrap();
+    assert_eq!((code, output.as_bytes()), (Some(0), &b"\0\0\0\0"[..]));
+    let (code, output) = in_terminal(&folder, &format!("{b2kit} show f")).unwrap();
+    assert!(code == Some(0) && output.contains('\u{2580}'), "a picture: {output}");
+    let (_, output) = in_terminal(&folder, &format!("{b2kit} show f --no-picture")).unwrap();
+    assert!(!output.contains('\u{2580}'));
 }

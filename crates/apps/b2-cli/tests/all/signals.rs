@@ -77,8 +77,8 @@ fn signals_leave_no_temporary_files() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{args:?}");
         assert_eq!(temporaries(&folder), [""; 0], "{args:?}");
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.contains("stopped; nothing was changed"), "{args:?}: {told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("stopped; nothing was changed"), "{args:?}: {message}");
         assert!(!folder.path("out").exists());
         assert_eq!(folder.read("old"), b"what was there");
     }
@@ -105,8 +105,8 @@ fn a_stopped_append_leaves_the_file_as_it_was_and_a_killed_one_is_told() {
     assert_eq!(folder.info(&["log"])["leftover"], left);
     let text = folder.ok_text(&["info", "log"]);
     assert!(text.contains("left after the frame by an interrupted change"), "{text}");
-    let told = folder.change(&["compact", "log"]);
-    assert!(told.contains("left after the frame by an interrupted change freed"), "{told}");
+    let output = folder.change(&["compact", "log"]);
+    assert!(output.contains("left after the frame by an interrupted change freed"), "{output}");
     assert_eq!(folder.read("log"), before);
     assert!(folder.info(&["log"])["leftover"].is_null());
     assert!(!folder.ok_text(&["info", "log"]).contains("left behind"));
@@ -152,8 +152,8 @@ fn a_stopped_salvage_leaves_no_output() {
             let output = child.wait_with_output().unwrap();
             assert!(asked.elapsed() < Duration::from_secs(1), "{input}: {:?}", asked.elapsed());
             assert_eq!(output.status.code(), Some(143), "{input}");
-            let told = String::from_utf8(output.stderr).unwrap();
-            assert!(told.contains("stopped; nothing was changed"), "{input}: {told}");
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert!(message.contains("stopped; nothing was changed"), "{input}: {message}");
             assert_eq!(temporaries(&folder), [""; 0], "{input}");
             assert!(!folder.path("out").exists(), "{input}");
             assert_eq!(folder.read("old"), b"what was there", "{input}");

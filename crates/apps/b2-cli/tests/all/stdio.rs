@@ -153,10 +153,10 @@ fn pipes_by_name() {
 fn full_devices_are_no_success() {
     let folder = Folder::new();
     folder.write("a.npy", &npy("<i4", false, "(100, 30)", &counting(3000)));
-    let told = folder.fails(1, &["pack", "a.npy", "/dev/full", "--force"]);
-    assert_eq!(told, "b2kit: /dev/full: no space left on the disk\n");
-    let told = folder.change(&["pack", "a.npy", "/dev/null", "--force"]);
-    assert!(told.starts_with("a.npy -> /dev/null  "), "{told}");
+    let message = folder.fails(1, &["pack", "a.npy", "/dev/full", "--force"]);
+    assert_eq!(message, "b2kit: /dev/full: no space left on the disk\n");
+    let message = folder.change(&["pack", "a.npy", "/dev/null", "--force"]);
+    assert!(message.starts_with("a.npy -> /dev/null  "), "{message}");
 }
 
 /// CSV has all digits of a `longdouble`.

@@ -213,8 +213,8 @@ fn a_tree_tells_what_is_wrong_with_a_member_without_its_path() {
     folder.write("dir.b2d/a.b2nd", b"nothing of Blosc2, but a long enough text");
     let tree = folder.ok_text(&["info", "--tree", "dir.b2d"]);
     assert!(tree.starts_with("dir.b2d\n└── a  key /a: not a Blosc2 frame"), "{tree}");
-    let told = folder.fails(1, &["cat", "dir.b2d", "--key", "a"]);
-    assert!(told.contains("a.b2nd: not a Blosc2 frame"), "{told}");
+    let message = folder.fails(1, &["cat", "dir.b2d", "--key", "a"]);
+    assert!(message.contains("a.b2nd: not a Blosc2 frame"), "{message}");
 }
 
 /// A member is copied and unpacked like a file.
@@ -295,8 +295,8 @@ fn members_are_changed_by_their_keys() {
     let rows = counting(20);
     folder.pack("s.b2d/g/a.b2nd", &npy("<i4", false, "(2, 10)", &rows), &[]);
     folder.write("more.npy", &npy("<i4", false, "(2, 10)", &rows));
-    let told = folder.change(&["append", "s.b2d::/g/a", "more.npy"]);
-    assert!(told.starts_with("s.b2d::/g/a: 2 positions appended"), "{told}");
+    let output = folder.change(&["append", "s.b2d::/g/a", "more.npy"]);
+    assert!(output.starts_with("s.b2d::/g/a: 2 positions appended"), "{output}");
     folder.change(&["vlmeta", "set", "s.b2d::g/a", "unit", "\"K\""]);
     // Also from standard input.
     for command in [
@@ -310,8 +310,8 @@ fn members_are_changed_by_their_keys() {
     folder.change(&["compact", "s.b2d::/g/a"]);
     assert_eq!(folder.ok(&["cat", "s.b2d::/g/a"]), [&rows[..], &rows].concat());
     assert!(folder.fails(1, &["append", "s.b2d::/none", "more.npy"]).contains("no such key"));
-    let told = folder.fails(1, &["append", "s.b2d/g/a.b2nd::/x", "more.npy"]);
-    assert!(told.contains("only members of stores in directories (.b2d) can be changed"), "{told}");
+    let output = folder.fails(1, &["append", "s.b2d/g/a.b2nd::/x", "more.npy"]);
+    assert!(output.contains("only members of stores in directories (.b2d) can be changed"), "{output}");
 }
 
 #[test]
@@ -334,13 +334,13 @@ fn members_of_tables_are_neither_replaced_nor_removed() {
         &["unpack", "t.b2d/_cols/a.b2nd", "--rm"],
         &["copy", "short.b2nd", "t.b2d/_meta.b2f", "--force"],
     ] {
-        let told = folder.fails(1, command);
-        assert!(told.contains("belongs to a table"), "{command:?}: {told}");
+        let message = folder.fails(1, command);
+        assert!(message.contains("belongs to a table"), "{command:?}: {message}");
         assert_eq!(folder.read("t.b2d/_cols/a.b2nd"), before, "{command:?}");
     }
     fs::write(folder.path("there/a.npy"), folder.read("short.npy")).unwrap();
-    let told = folder.fails(1, &["pack", "-d", "t.b2d/_cols", "there/a.npy", "--force"]);
-    assert!(told.contains("belongs to a table"), "{told}");
+    let message = folder.fails(1, &["pack", "-d", "t.b2d/_cols", "there/a.npy", "--force"]);
+    assert!(message.contains("belongs to a table"), "{message}");
     // Nothing was left next to it, and new columns are only files.
     assert_eq!(fs::read_dir(folder.path("t.b2d/_cols")).unwrap().count(), 1);
     folder.change(&["pack", "short.npy", "t.b2d/_cols/b.b2nd"]);

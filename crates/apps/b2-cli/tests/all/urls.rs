@@ -45,9 +45,9 @@ fn urls_are_read_wherever_files_are() {
     let folder = Folder::new();
     let (server, url) = served(&folder);
     let same = |command: &[&str]| {
-        let (far, near) = ([command, &[&url]].concat(), [command, &["a.b2nd"]].concat());
-        let far = String::from_utf8_lossy(&ok(&folder, &far)).replace(&url, "a.b2nd");
-        assert_eq!(far, String::from_utf8_lossy(&ok(&folder, &near)), "{command:?}");
+        let (remote, near) = ([command, &[&url]].concat(), [command, &["a.b2nd"]].concat());
+        let remote = String::from_utf8_lossy(&ok(&folder, &remote)).replace(&url, "a.b2nd");
+        assert_eq!(remote, String::from_utf8_lossy(&ok(&folder, &near)), "{command:?}");
     };
     same(&["cat"]);
     same(&["cat", "--slice=3:9,-1"]);
@@ -66,9 +66,9 @@ fn urls_are_read_wherever_files_are() {
     let output = run(&folder, &["cat", "-v", &url, "--slice=3,5"]);
     let counts = server.counts();
     assert!(counts.requests <= 4, "{counts:?}");
-    let told = format!("{} requests to servers", counts.requests);
+    let text = format!("{} requests to servers", counts.requests);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains(&told), "{stderr}");
+    assert!(stderr.contains(&text), "{stderr}");
     // URLs cannot be written to.
     assert!(fails(&folder, &["append", &url, "a.b2nd"]).contains("127.0.0.1"));
 }
@@ -201,7 +201,7 @@ fn unpack_names_the_new_file_after_the_url() {
     let hidden = server.put("data/.profile", folder.read("a.b2nd"));
     let output = run(&folder, &["unpack", &hidden]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("has no name for a new file: give -o OUT"), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("has no name for a new file: give -o OUT"), "{message}");
     assert_eq!(folder.names(), ["a.b2nd", "a.npy", "other.npy", "plain"]);
 }

@@ -23,9 +23,9 @@ fn messages_are_plain() {
         (&["bench", "--input", "f.npy", "--typesize", "0"], "expected a whole number above 0"),
         (&["insert", "a", "f.npy", "--at", "x"], "'--at <I>': expected a whole number"),
     ] {
-        let told = folder.fails(2, args);
-        assert!(told.contains(message), "{message} in:\n{told}");
-        assert!(told.contains("--help"), "{told}");
+        let error_text = folder.fails(2, args);
+        assert!(error_text.contains(message), "{message} in:\n{error_text}");
+        assert!(error_text.contains("--help"), "{error_text}");
     }
     for (args, message) in [
         (&["pack", "f.npy", "x", "--chunks", "0"][..], "--chunks 0: each length is from 1 to 2147483647"),
@@ -56,10 +56,10 @@ fn messages_are_plain() {
     }
     // The two numbers of a loss look different.
     let output = folder.run(&["pack", "f.npy", "l", "--filters", "trunc_prec:20"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    let (before, after) = told.split_once(" became ").unwrap_or_else(|| panic!("{told}"));
+    let error_text = String::from_utf8(output.stderr).unwrap();
+    let (before, after) = error_text.split_once(" became ").unwrap_or_else(|| panic!("{error_text}"));
     let before = before.rsplit(' ').next().unwrap();
-    assert!(!after.starts_with(&format!("{before})")), "{told}");
+    assert!(!after.starts_with(&format!("{before})")), "{error_text}");
 }
 
 /// Text is written in parts by all threads: lines and planes end where they should, and each number has the fewest
@@ -198,10 +198,10 @@ fn many_small_files_are_packed_together() {
     std::fs::create_dir(folder.path("d")).unwrap();
     folder.write("d/007.b2nd", b"mine");
     folder.write("031.npy", b"\x93NUMPY\x01\x00broken");
-    let told = slashes(folder.fails(1, &args));
-    assert!(told.contains("d/007.b2nd: already exists; --force overwrites it"), "{told}");
-    assert!(told.contains("031.npy"), "{told}");
-    assert_eq!(told.lines().filter(|line| line.contains(".npy -> d/")).count(), 148, "{told}");
+    let error_text = slashes(folder.fails(1, &args));
+    assert!(error_text.contains("d/007.b2nd: already exists; --force overwrites it"), "{error_text}");
+    assert!(error_text.contains("031.npy"), "{error_text}");
+    assert_eq!(error_text.lines().filter(|line| line.contains(".npy -> d/")).count(), 148, "{error_text}");
     let there = |folder: &Folder| {
         let files = std::fs::read_dir(folder.path("d")).unwrap();
         let mut names: Vec<String> =
@@ -249,8 +249,8 @@ fn https_to_a_plain_server_is_named() {
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
-    let told = Folder::new().fails(1, &["info", &format!("https://127.0.0.1:{port}/a.b2nd")]);
-    assert!(told.contains("the server does not support https here (try http://)"), "{told}");
+    let message = Folder::new().fails(1, &["info", &format!("https://127.0.0.1:{port}/a.b2nd")]);
+    assert!(message.contains("the server does not support https here (try http://)"), "{message}");
 }
 
 /// Several inputs become one array, in the order of the command line.
@@ -298,10 +298,10 @@ fn inputs_are_joined_along_any_axis() {
             // The same by appending to the first one, in one change.
             let axis = axis.to_string();
             folder.ok(&["pack", "0.npy", "grown", "--chunks", "2,3,4"]);
-            let told = folder.change(&["append", "grown", "1.npy", "2.npy", "3.npy", "--axis", &axis]);
+            let output = folder.change(&["append", "grown", "1.npy", "2.npy", "3.npy", "--axis", &axis]);
             assert!(
-                told.starts_with(&format!("grown: 5 positions appended to dimension {axis}, ")),
-                "{told}"
+                output.starts_with(&format!("grown: 5 positions appended to dimension {axis}, ")),
+                "{output}"
             );
             assert_eq!(folder.ok(&["cat", "grown"]), expected);
             // And by inserting the middle ones.

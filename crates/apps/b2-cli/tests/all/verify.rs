@@ -142,10 +142,10 @@ fn odd_files_are_told() {
     odd[at] = b'c';
     folder.write("odd", &odd);
     let output = folder.run(&["verify", "odd"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{message}");
     assert!(output.stdout.starts_with(b"ok\t"));
-    assert!(told.starts_with("b2kit: odd: odd: metalayer \"c2nd\" describes an array"), "{told}");
+    assert!(message.starts_with("b2kit: odd: odd: metalayer \"c2nd\" describes an array"), "{message}");
     assert_eq!(folder.run(&["verify", "-q", "odd"]).stderr, b"");
     // A dtype of another size.
     let at = good.windows(3).position(|dtype| dtype == b"<i4").unwrap();
@@ -154,10 +154,10 @@ fn odd_files_are_told() {
     folder.write("a", &odd);
     let output = folder.run(&["verify", "a"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), ok);
-    let told = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.starts_with("b2kit: a: odd: dtype <i8 has 8 bytes, the items of the frame have 4\n"),
-        "{told}"
+        message.starts_with("b2kit: a: odd: dtype <i8 has 8 bytes, the items of the frame have 4\n"),
+        "{message}"
     );
     // Flip one bit in the filters of one chunk.
     let info = folder.info(&["a"]);
@@ -178,12 +178,12 @@ fn checksums_are_told() {
     let folder = Folder::new();
     folder.pack("with", &npy("<i4", false, "(100, 20)", &counting(2000)), &[]);
     folder.pack("without", &npy("<i4", false, "(100, 20)", &counting(2000)), &["--no-checksums"]);
-    let told = |args: &[&str]| String::from_utf8(folder.run(args).stderr).unwrap();
-    assert!(told(&["verify", "with"]).contains("1 file with checksums: all data compared"));
-    assert!(told(&["verify", "without"]).contains("1 file without checksums"));
-    let both = told(&["verify", "with", "without", "with"]);
+    let output_of = |args: &[&str]| String::from_utf8(folder.run(args).stderr).unwrap();
+    assert!(output_of(&["verify", "with"]).contains("1 file with checksums: all data compared"));
+    assert!(output_of(&["verify", "without"]).contains("1 file without checksums"));
+    let both = output_of(&["verify", "with", "without", "with"]);
     assert!(both.contains("2 files with checksums") && both.contains("1 file without checksums"), "{both}");
-    assert_eq!(told(&["verify", "-q", "with", "without"]), "");
+    assert_eq!(output_of(&["verify", "-q", "with", "without"]), "");
     let info = |name| folder.ok_text(&["info", name]);
     assert!(info("with").contains("checksums       present, data not compared (b2kit verify does)\n"));
     assert!(info("without").contains("checksums       none\n"));
@@ -213,9 +213,9 @@ fn damage_is_told_in_rows_and_columns() {
             folder.write("a", &bytes);
             let answer = String::from_utf8(folder.run(&["verify", "a"]).stdout).unwrap();
             assert!(answer.starts_with("FAIL\t-\t-\ta\t") && answer.contains(place), "{answer}");
-            let told = folder.run(&["cat", "a", "-o", "out", "--force"]).stderr;
-            let told = String::from_utf8(told).unwrap();
-            assert!(told.contains(place), "{told}");
+            let message = folder.run(&["cat", "a", "-o", "out", "--force"]).stderr;
+            let message = String::from_utf8(message).unwrap();
+            assert!(message.contains(place), "{message}");
         }
     }
 }

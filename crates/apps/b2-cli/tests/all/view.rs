@@ -103,8 +103,8 @@ fn slices_ranges_and_colours() {
     };
     // Of three dimensions, the plane in the middle, with a note.
     let output = folder.run(&["view", "a", "--format", "svg"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(told, "b2kit: a: 3 dimensions; [2, :, :] is the plane through the middle\n");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message, "b2kit: a: 3 dimensions; [2, :, :] is the plane through the middle\n");
     let svg = String::from_utf8(output.stdout).unwrap();
     assert!(texts(&svg)[1].ends_with("[2, :, :]"), "{svg}");
     assert_eq!(image(&svg).2, image(&folder.ok_text(&["view", "a", "--format", "svg", "--slice=2"])).2);
@@ -274,8 +274,8 @@ fn ranges_are_values_or_shares() {
     let show = |range: &str| folder.ok_text(&["show", "a", "--picture", "--no-stats", range]);
     assert_eq!(show("--range=25%:50%"), show("--range=101:200"));
     for command in [&["cat", "a", "--png"][..], &["show", "a"], &["view", "a", "-o", "x.png"]] {
-        let told = folder.fails(2, &[command, &["--range=1%..99%"]].concat());
-        assert!(told.contains("expected two numbers, such as -2:30 or 2%:98%"), "{told}");
+        let message = folder.fails(2, &[command, &["--range=1%..99%"]].concat());
+        assert!(message.contains("expected two numbers, such as -2:30 or 2%:98%"), "{message}");
     }
 }
 
@@ -296,7 +296,7 @@ pub(crate) fn pack_damaged(folder: &Folder) {
 fn damage_is_told() {
     let folder = Folder::new();
     pack_damaged(&folder);
-    let told = folder.fails(1, &["view", "a", "-o", "a.png"]);
-    assert!(told.starts_with("b2kit: a: ") && told.contains("damaged"), "{told}");
+    let message = folder.fails(1, &["view", "a", "-o", "a.png"]);
+    assert!(message.starts_with("b2kit: a: ") && message.contains("damaged"), "{message}");
     assert_eq!(folder.names(), ["a"], "no part of a picture");
 }

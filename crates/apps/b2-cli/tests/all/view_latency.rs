@@ -135,8 +135,8 @@ fn keys_on_a_large_array() {
         assert!(status.success(), "{text}");
         println!("{what}: picture after {} ms, at most {} MB of memory", first.as_millis(), peak / 1024);
         for line in text.lines().filter(|line| line.contains("95 %")) {
-            let told = line.rsplit("\x1b[?1049l").next().unwrap_or(line);
-            println!("    {}", told.trim());
+            let output = line.rsplit("\x1b[?1049l").next().unwrap_or(line);
+            println!("    {}", output.trim());
         }
         assert!(peak < 100 << 10, "{peak} KiB");
     }

@@ -392,10 +392,10 @@ fn keys_and_the_mouse_point_to_items() {
     let mut session = Session::start(&folder, &["view", "a.b2nd"]);
     session.shows("down: lat, across: lon");
     session.press("i");
-    let told = |row: usize, column: usize| {
+    let run = |row: usize, column: usize| {
         format!("[{row}, {column}]  lat {}.0 degrees_north: {} K", row as i32 - 20, row * 60 + column)
     };
-    session.shows(&told(20, 30));
+    session.shows(&run(20, 30));
     session.press("\x1b[A\x1b[A\x1b[D");
     // The arms surround the item and do not cover it.
     let screen = session.until("the item above", |screen| {
@@ -430,7 +430,7 @@ fn keys_and_the_mouse_point_to_items() {
     session.until("a part", |screen| screen.line(0).contains("[") && !screen.line(0).contains("[:, :]"));
     // An index shows its item.
     session.press("0g39,59\r");
-    session.shows(&told(39, 59));
+    session.shows(&run(39, 59));
     session.press("q");
     let (status, text) = session.end();
     assert!(status.success(), "{text:?}");
@@ -464,8 +464,8 @@ fn a_build_without_the_page_says_how_to_get_it() {
         &["view", "--html", "a.html", "a"],
         &["view", "--web", "--no-open", "a"],
     ] {
-        let told = folder.fails(2, args);
-        assert!(told.contains("--features web"), "{told}");
+        let message = folder.fails(2, args);
+        assert!(message.contains("--features web"), "{message}");
     }
     assert!(!folder.ok_text(&["view", "--help"]).contains("--web"));
 }

@@ -212,11 +212,11 @@ impl FrameParts<'_> {
         };
         let pages = read_table(table);
         let count = pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.count));
-        let told = u64::from_le_bytes(*field(end, 16));
+        let counted = u64::from_le_bytes(*field(end, 16));
         if !end.starts_with(&MAGIC)
             || *field(end, 8) != XXH3.to_le_bytes()
-            || count != Some(told)
-            || told != nstored
+            || count != Some(counted)
+            || counted != nstored
         {
             return fail(Structure::Checksums, "they have an unknown algorithm or belong to other chunks");
         }

@@ -206,14 +206,14 @@ pub(super) fn is_outdated(damaged: &DamagedFiles<'_>, at: u64, chunks: &[FoundCh
 
 /// The last candidate that can only be an index: most of its entries point to chunks, or the trailer at byte `trailer`
 /// follows it. `chunks` are all that were found, intact or damaged. `start` is where the first may be, according to
-/// the header. `told` is the index's checksum, if known.
+/// the header. `index_sum` is the index's checksum, if known.
 pub(super) fn index_among(
     damaged: &DamagedFiles<'_>,
     candidates: &[FoundChunk],
     chunks: &HashMap<u64, FoundChunk>,
     start: Option<u64>,
     trailer: Option<u64>,
-    told: Option<u64>,
+    index_sum: Option<u64>,
 ) -> Option<EmbeddedIndex> {
     let mut places: Vec<u64> = chunks.keys().copied().collect();
     places.sort_unstable();
@@ -221,7 +221,7 @@ pub(super) fn index_among(
     // Usually the last one is the index; the others would be data that looks like one.
     for candidate in maybe.take(16) {
         let Some((index, sum)) = read_index(damaged, candidate.offset, None) else { continue };
-        if told.is_some_and(|told| told != sum) {
+        if index_sum.is_some_and(|known| known != sum) {
             continue;
         }
         let entries = (0..index.len()).map(|nchunk| as_written(&index, nchunk));
@@ -263,7 +263,7 @@ pub(super) fn index_among(
         let best = best.max_by_key(|&base| (ends(base), start == Some(base), Reverse(base)));
         let Some(base) = best else { continue };
         // Other entries may be damaged. Its checksum or its position then proves that it is the index.
-        let proven = told.is_some() || trailer == Some(candidate.end());
+        let proven = index_sum.is_some() || trailer == Some(candidate.end());
         if most * 2 > stored.len() || proven {
             return Some(EmbeddedIndex { index, base, sum, at: candidate.offset });
         }
@@ -306,14 +306,14 @@ pub(super) fn believable_torn(
         let alike = |(look, typesize, most): &(ChunkTraits, usize, usize)| {
             (*look, *typesize) == (chunk.look, chunk.typesize) && chunk.nbytes <= *most
         };
-        let told = |header: &FrameHeader| {
+        let fits_header = |header: &FrameHeader| {
             let (typesize, chunksize) = (header.itemsize(), header.chunksize());
             chunk.typesize == if typesize > 255 { 1 } else { typesize }
                 && chunksize > 0
                 && (chunk.nbytes == chunksize || chunk.nbytes as u64 == header.nbytes() % chunksize as u64)
                 && [0, chunk.look.1].contains(&header.blocksize())
         };
-        let looks = if chunks.is_empty() { like.is_some_and(told) } else { looks.iter().any(alike) };
+        let looks = if chunks.is_empty() { like.is_some_and(fits_header) } else { looks.iter().any(alike) };
         let next = chunks.partition_point(|other| other.offset < chunk.offset);
         let free = chunks.get(next).is_none_or(|next| chunk.end() <= next.offset)
             && out.last().is_none_or(|last| last.end() <= chunk.offset);
@@ -328,8 +328,8 @@ pub(super) fn believable_torn(
 pub(super) fn drop_strangers(chunks: &mut Vec<FoundChunk>, head: Option<&RepairedHeader>, trailers: &[u64]) {
     // A chunk directly before a trailer is an index.
     chunks.retain(|chunk| !trailers.contains(&chunk.end()));
-    let told = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
-    if told.is_some_and(|(_, chunksize)| chunksize == 0)
+    let stated = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
+    if stated.is_some_and(|(_, chunksize)| chunksize == 0)
         && head.is_some_and(|head| head.condition == Condition::Intact)
     {
         return;
@@ -379,7 +379,7 @@ pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
 
 /// Item and chunk size: the header's if any chunk has them, otherwise what all chunks but the last have in common.
 pub(super) fn sizes(head: Option<&RepairedHeader>, chunks: &[FoundChunk]) -> (usize, usize) {
-    let told = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
+    let stated = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
     let fits = |(typesize, chunksize): &(usize, usize)| {
         let typesize = if *typesize > 255 { 1 } else { *typesize };
         let fits = |chunk: &FoundChunk| {
@@ -392,14 +392,14 @@ pub(super) fn sizes(head: Option<&RepairedHeader>, chunks: &[FoundChunk]) -> (us
     };
     // Individual sizes are marked twice: by a chunk size of 0 and by a flag.
     let individual = head.is_some_and(|head| head.header.general_flags() & 0x40 != 0);
-    let is_told = |(_, chunksize): &(usize, usize)| *chunksize > 0 || individual || chunks.is_empty();
-    if let Some(told) = told.filter(|told| is_told(told) && fits(told)) {
-        return told;
+    let states_size = |(_, chunksize): &(usize, usize)| *chunksize > 0 || individual || chunks.is_empty();
+    if let Some(stated) = stated.filter(|stated| states_size(stated) && fits(stated)) {
+        return stated;
     }
     let Some((last, others)) = chunks.split_last() else { return (1, 0) };
     let chunksize = others.first().map_or(last.nbytes, |chunk| chunk.nbytes);
     let equal = others.iter().all(|chunk| chunk.nbytes == chunksize) && last.nbytes <= chunksize;
-    let typesize = match told {
+    let typesize = match stated {
         Some((typesize, _)) if typesize > 255 && last.typesize == 1 => typesize,
         _ => last.typesize,
     };

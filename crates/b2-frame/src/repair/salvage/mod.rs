@@ -239,7 +239,7 @@ impl<'a> DamagedFrame<'a> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
         let start = head.as_ref().and_then(RepairedHeader::data_start);
-        let (told, had_sums) = (sums.as_ref().map(|sums| sums.index), sums.is_some());
+        let (index_sum, had_sums) = (sums.as_ref().map(|sums| sums.index), sums.is_some());
         let mut lost_vlmetalayers = Vec::new();
         match &trailer {
             // Also where the structure is intact, some of its bytes may not be.
@@ -259,7 +259,7 @@ impl<'a> DamagedFrame<'a> {
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
         let index = match index {
             Some((index, sum))
-                if told == Some(sum) || is_believable(&damaged, &index, start.unwrap_or(0))? =>
+                if index_sum == Some(sum) || is_believable(&damaged, &index, start.unwrap_or(0))? =>
             {
                 Some((index, sum))
             }
@@ -296,7 +296,7 @@ impl<'a> DamagedFrame<'a> {
             let chunks = found.chunks.iter().chain(&torn);
             let by_place: HashMap<u64, FoundChunk> = chunks.map(|chunk| (chunk.offset, *chunk)).collect();
             let trailer = found.trailers.last().copied();
-            let among = |told| index_among(&damaged, &candidates, &by_place, start, trailer, told);
+            let among = |index_sum| index_among(&damaged, &candidates, &by_place, start, trailer, index_sum);
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
             // An index that the checksums do not match belongs to another state.
             let there = sums.as_ref().and_then(|sums| among(Some(sums.index)));

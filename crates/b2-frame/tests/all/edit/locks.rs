@@ -221,7 +221,7 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
     fs::write(dir.path().join("frame.b2lock"), [0; 16]).unwrap();
     let lock = fs::File::options().read(true).write(true).open(dir.path().join("frame.b2lock")).unwrap();
     let done = AtomicBool::new(false);
-    let (mut whole, mut told) = (0, 0);
+    let (mut whole, mut changed) = (0, 0);
     std::thread::scope(|scope| {
         // Ends also after a failure.
         let _end = AtEnd(|| done.store(true, Ordering::SeqCst));
@@ -235,7 +235,7 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
         });
         // How often a read meets a change depends on the machine.
         for _ in 0..100_000 {
-            if whole > 100 && told > 0 {
+            if whole > 100 && changed > 0 {
                 break;
             }
             let schunk = SuperChunk::open(&path).unwrap();
@@ -247,13 +247,13 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
                     }
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
-                        told += 1;
+                        changed += 1;
                     }
                 }
             }
         }
     });
-    assert!(whole > 100 && told > 0, "{whole} {told}");
+    assert!(whole > 100 && changed > 0, "{whole} {changed}");
     // An open frame reports that it has changed until it is refreshed, even if its header is unchanged.
     let mut schunk = SuperChunk::open(&path).unwrap();
     overwrite(&path, &lock, &states[1].1);
@@ -280,10 +280,10 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
     assert!(schunk.refresh().unwrap());
     // Our own changes overwrite nothing, so readers need not wait for them.
     let mut editor = options().edit(&path).unwrap();
-    let beside = SuperChunk::open(&path).unwrap();
+    let other = SuperChunk::open(&path).unwrap();
     editor.delete(0).unwrap();
     editor.commit().unwrap();
-    assert_eq!(beside.read_bytes(0..16_000).unwrap(), states[1].0);
+    assert_eq!(other.read_bytes(0..16_000).unwrap(), states[1].0);
     assert_eq!(schunk.read_bytes(0..16_000).unwrap(), states[1].0);
 }
 

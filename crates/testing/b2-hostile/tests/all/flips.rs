@@ -28,7 +28,7 @@ struct FlipCounts {
     changes: u64,
     right: u64,
     /// Pictures and screens of damaged arrays: those that report the damage, and those that show the intact array.
-    told: u64,
+    reported: u64,
     intact: u64,
 }
 
@@ -57,7 +57,7 @@ fn no_flipped_bit_goes_unnoticed() -> Result<()> {
         })?;
     }
     println!("{counts:?}");
-    ensure!(counts.errors > 0 && counts.told > 0 && counts.intact > 0, "{counts:?}");
+    ensure!(counts.errors > 0 && counts.reported > 0 && counts.intact > 0, "{counts:?}");
     Ok(())
 }
 
@@ -141,7 +141,7 @@ fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &m
             for (view, good) in viewer.view(path).with_context(place)?.iter().zip(&good_view) {
                 match view.compare(good, &outcome).with_context(place)? {
                     true => counts.intact += 1,
-                    false => counts.told += 1,
+                    false => counts.reported += 1,
                 }
             }
         }
@@ -201,9 +201,9 @@ impl View {
             return Ok(true);
         }
         let text = String::from_utf8_lossy(&answer.out);
-        let told = answer.rc == 1 && !answer.err.is_empty() || text.contains("damaged");
+        let reported = answer.rc == 1 && !answer.err.is_empty() || text.contains("damaged");
         ensure!(
-            told || matches!(outcome, FlipOutcome::Changed),
+            reported || matches!(outcome, FlipOutcome::Changed),
             "{command} shows something else: {}\n{text}",
             answer.err
         );

@@ -235,8 +235,8 @@ impl App {
     }
 
     /// Handles a response of the reader.
-    pub(super) fn told(&mut self, told: ViewResponse) {
-        match told {
+    pub(super) fn handle(&mut self, response: ViewResponse) {
+        match response {
             ViewResponse::Members(members) => {
                 if self.key.is_none() {
                     self.key = members.first().cloned();
@@ -352,9 +352,9 @@ impl App {
     fn rescale(&mut self) {
         match self.sample.take() {
             Some(Sample::Plane { dims, windows, axes, plane }) => {
-                self.told(ViewResponse::Plane { dims, windows, axes, plane })
+                self.handle(ViewResponse::Plane { dims, windows, axes, plane })
             }
-            Some(Sample::Line { window, line }) => self.told(ViewResponse::Line { window, line }),
+            Some(Sample::Line { window, line }) => self.handle(ViewResponse::Line { window, line }),
             None => {}
         }
     }
@@ -717,7 +717,7 @@ mod tests {
         let axis = |len: u64| Axis { start: 0, step: 1, len, dropped: false };
         let axes = vec![axis(4), axis(20), axis(30)];
         let facts = FileFacts { axes, fields: vec![None], is_float: true, ..FileFacts::default() };
-        app.told(ViewResponse::Opened(None, Box::new(facts)));
+        app.handle(ViewResponse::Opened(None, Box::new(facts)));
         app
     }
 
@@ -792,16 +792,16 @@ mod tests {
         assert_eq!(app.look([1, 1], [1, 1]).refresh, before + 1);
         let mut facts = app.facts.clone().unwrap();
         (facts.axes[0].len, facts.axes[1].len) = (1, 8);
-        app.told(ViewResponse::Opened(None, Box::new(facts.clone())));
+        app.handle(ViewResponse::Opened(None, Box::new(facts.clone())));
         assert_eq!(app.place(), "[<0>, 5:8, 8:23]");
         facts.axes[2].len = 0;
-        app.told(ViewResponse::Opened(None, Box::new(facts.clone())));
+        app.handle(ViewResponse::Opened(None, Box::new(facts.clone())));
         assert_eq!(app.look([1, 1], [1, 1]).what, ViewData::Facts, "there is nothing to read");
         for key in "+-0.,xdogv1234clpn".chars() {
             app.key(Key::Char(key));
         }
         facts.axes[2].len = 5;
-        app.told(ViewResponse::Opened(None, Box::new(facts)));
+        app.handle(ViewResponse::Opened(None, Box::new(facts)));
         app.key(Key::Escape);
         press(&mut app, "1");
         assert!(matches!(app.look([9, 9], [1, 1]).what, ViewData::Plane { .. }));

@@ -32,8 +32,8 @@ impl Headless {
             self.worker.ask(look.clone());
             self.app.reading = true;
             while self.app.reading {
-                let told = self.worker.told.recv().map_err(|_| anyhow!("reading has ended"))?;
-                self.app.told(told);
+                let response = self.worker.responses.recv().map_err(|_| anyhow!("reading has ended"))?;
+                self.app.handle(response);
             }
             let parts = ScreenLayout::of(self.area, &self.app);
             if self.app.look(parts.pixels(None), parts.cells()) == look {

@@ -112,15 +112,15 @@ pub(super) fn run(mut app: App, opening: ViewSource, pixels: Pixels) -> Result<(
             signals::check()?;
             let mut arrived = false;
             loop {
-                let told = match worker.told.try_recv() {
-                    Ok(told) => told,
+                let response = match worker.responses.try_recv() {
+                    Ok(response) => response,
                     Err(TryRecvError::Disconnected) if app.reading => {
                         ViewResponse::Failed("reading has ended unexpectedly".into())
                     }
                     Err(_) => break,
                 };
-                arrived |= !matches!(told, ViewResponse::Done);
-                app.told(told);
+                arrived |= !matches!(response, ViewResponse::Done);
+                app.handle(response);
                 changed = true;
             }
             if app.facts.is_none() && app.members.is_empty() && !app.reading {
@@ -204,8 +204,8 @@ pub(super) fn run(mut app: App, opening: ViewSource, pixels: Pixels) -> Result<(
         }
     })();
     signals::end();
-    global.tell(|| told("keys answered", &mut times));
-    global.tell(|| told("of these, first new pictures", &mut pictures));
+    global.log(|| latency_line("keys answered", &mut times));
+    global.log(|| latency_line("of these, first new pictures", &mut pictures));
     shown
 }
 
@@ -231,7 +231,7 @@ fn is_event(wait: Duration) -> Result<bool> {
     Ok(event::poll(wait)?)
 }
 
-fn told(what: &str, times: &mut [Duration]) -> String {
+fn latency_line(what: &str, times: &mut [Duration]) -> String {
     times.sort_unstable();
     let at = |share: usize| {
         let time = times.get(times.len() * share / 100).or(times.last()).copied().unwrap_or_default();

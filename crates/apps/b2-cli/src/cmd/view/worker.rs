@@ -25,8 +25,8 @@ use crate::read::{Axis, Data, Input, Store, resolve};
 use crate::write::codec_text;
 
 /// Bytes of blocks to decode for a picture: few for an immediate first picture, then more for better ones.
-const NEAR: [u64; 4] = [2 << 20, 24 << 20, 256 << 20, 2 << 30];
-const FAR: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
+const LOCAL: [u64; 4] = [2 << 20, 24 << 20, 256 << 20, 2 << 30];
+const REMOTE: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
 /// Maximum number of chunks whose headers are all read.
 const MANY: u64 = 1_000_000;
@@ -38,14 +38,14 @@ const LARGE: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Worker {
     asks: Sender<(u64, ViewRequest)>,
-    pub(super) told: Receiver<ViewResponse>,
+    pub(super) responses: Receiver<ViewResponse>,
     newest: Arc<AtomicU64>,
 }
 
 impl Worker {
     pub(super) fn start(opening: ViewSource) -> Result<Self> {
         let (asks, looks) = channel::<(u64, ViewRequest)>();
-        let (answers, told) = channel();
+        let (answers, responses) = channel();
         let newest = Arc::new(AtomicU64::new(0));
         let threads = opening.global.threads;
         let mut reader =
@@ -64,19 +64,19 @@ impl Worker {
                     look = newer;
                 }
                 let (number, look) = look;
-                let told = match reader.answer(number, &look) {
+                let response = match reader.answer(number, &look) {
                     // Another one follows.
                     _ if reader.newest.load(Ordering::Relaxed) != number => continue,
                     Ok(()) => ViewResponse::Done,
                     Err(error) => ViewResponse::Failed(one_line(&error)),
                 };
-                if reader.answers.send(told).is_err() {
+                if reader.answers.send(response).is_err() {
                     return;
                 }
             }
         };
         thread::Builder::new().name("b2kit-view".into()).spawn(work).context("a thread for reading")?;
-        Ok(Self { asks, told, newest })
+        Ok(Self { asks, responses, newest })
     }
 
     /// Requests a look, and cancels the previous one.
@@ -107,7 +107,7 @@ struct Reader {
 /// Progress of a request, so that moving the crosshair does not restart it.
 struct ViewedItem {
     what: ViewData,
-    /// Number of completed steps of [`NEAR`] or [`FAR`]; all of them if there are no steps.
+    /// Number of completed steps of [`LOCAL`] or [`REMOTE`]; all of them if there are no steps.
     steps: usize,
     /// The last of these steps read one of this many blocks.
     every: u64,
@@ -219,7 +219,7 @@ impl Reader {
     /// Performs the remaining steps of a request, coarse ones first.
     fn read(&self, open: &OpenInput, number: u64, seen: &mut ViewedItem) -> Result<()> {
         let OpenInput { data, source, .. } = open;
-        let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
+        let budgets: &[u64] = if urls::is_url(&source.file) { &REMOTE } else { &LOCAL };
         // Tests of damaged files do not wait for better pictures.
         let budgets = if cfg!(feature = "headless") { &budgets[..2] } else { budgets };
         let Some(budgets) = budgets.get(seen.steps..).filter(|budgets| !budgets.is_empty()) else {
@@ -324,8 +324,8 @@ impl Reader {
             cells.push(cell);
         }
         // Finding dead space needs the header of each chunk.
-        let far = urls::is_url(&self.opening.source.file);
-        let dead = match far || count > MANY {
+        let is_remote = urls::is_url(&self.opening.source.file);
+        let dead = match is_remote || count > MANY {
             true => None,
             false => frame.dead_bytes().ok(),
         };
@@ -419,11 +419,11 @@ mod tests {
     /// All responses to a request.
     fn all(worker: &Worker, what: ViewData) -> Vec<ViewResponse> {
         worker.ask(ViewRequest { key: None, refresh: 0, what, item: None });
-        let mut told = Vec::new();
+        let mut responses = Vec::new();
         loop {
-            match worker.told.recv().unwrap() {
-                ViewResponse::Done => return told,
-                answer => told.push(answer),
+            match worker.responses.recv().unwrap() {
+                ViewResponse::Done => return responses,
+                answer => responses.push(answer),
             }
         }
     }
@@ -433,15 +433,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = array(folder.path());
         let worker = Worker::start(opening(&path)).unwrap();
-        let told = all(&worker, ViewData::Chunks { most: 100 });
-        let Some(ViewResponse::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        let responses = all(&worker, ViewData::Chunks { most: 100 });
+        let Some(ViewResponse::Chunks(chunks)) = responses.last() else { panic!("{responses:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 1, 8));
         assert!(
             chunks.cells.iter().all(|cell| matches!(cell, Cell::Stored { ratio } if *ratio > 1.0)),
             "{chunks:?}"
         );
-        let told = all(&worker, ViewData::Chunks { most: 3 });
-        let Some(ViewResponse::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        let responses = all(&worker, ViewData::Chunks { most: 3 });
+        let Some(ViewResponse::Chunks(chunks)) = responses.last() else { panic!("{responses:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 3, 3));
     }
 }

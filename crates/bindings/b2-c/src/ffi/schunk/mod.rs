@@ -505,11 +505,11 @@ impl SchunkState {
 
     /// Makes several changes of a file in one transaction.
     pub(crate) fn in_transaction<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let anew = match &mut *self.store() {
+        let rewritten = match &mut *self.store() {
             ChunkStore::Frame(frame) => frame.begin()?,
             ChunkStore::MemoryChunks(_) => false,
         };
-        if anew {
+        if rewritten {
             self.refresh_counters()?;
         }
         let result = work(self);

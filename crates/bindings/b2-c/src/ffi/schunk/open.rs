@@ -311,11 +311,11 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
     guard(|| {
         // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
-        let anew = match &mut *state.store() {
+        let rewritten = match &mut *state.store() {
             ChunkStore::Frame(frame) => frame.lock()?,
             ChunkStore::MemoryChunks(_) => false,
         };
-        if anew {
+        if rewritten {
             state.refresh_counters()?;
         }
         Ok(0)

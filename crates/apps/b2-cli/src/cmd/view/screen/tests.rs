@@ -155,7 +155,7 @@ fn pixels_have_the_colours_of_their_items() {
 fn no_text_of_a_file_acts_on_the_terminal() {
     let hostile = "\u{1b}[2J\u{9b}31m\u{202e}\n\r\t\0";
     let mut app = App::new(hostile, None, Map::Viridis, false, None);
-    app.told(ViewResponse::Members(vec![format!("/{hostile}/{hostile}"), format!("/{hostile}")]));
+    app.handle(ViewResponse::Members(vec![format!("/{hostile}/{hostile}"), format!("/{hostile}")]));
     let axis = crate::read::Axis { start: 0, step: 1, len: 3, dropped: false };
     let facts = FileFacts {
         axes: vec![axis, axis],
@@ -164,8 +164,8 @@ fn no_text_of_a_file_acts_on_the_terminal() {
         ..FileFacts::default()
     };
     let key = app.key.clone();
-    app.told(ViewResponse::Opened(key, Box::new(facts)));
-    app.told(ViewResponse::Failed(crate::print::printable(hostile)));
+    app.handle(ViewResponse::Opened(key, Box::new(facts)));
+    app.handle(ViewResponse::Failed(crate::print::printable(hostile)));
     let mut terminal = Terminal::new(TestBackend::new(120, 20)).unwrap();
     terminal
         .draw(|frame| {

@@ -1,6 +1,6 @@
 """Makes files with thousands of small chunks, one for each kind of index, for `tests/all/remote.rs`.
 
-    python far.py FOLDER
+    python remote.py FOLDER
 
 The item number n in C order of `/group/data` is n ^ 0x5A5A5A5A, except in rows 3, 8, 13...: those were never written, and have the
 fill value 7. A chunk has at most 400 bytes.
