@@ -63,21 +63,21 @@ fn text(text: &str) {
 pub(crate) fn attribute(data: &[u8]) {
     let limits = small().max_memory(1 << 24);
     match Object::decode("a", data, &limits) {
-        Ok(object) => assert!(held(&object, 0) <= limits.max_memory),
+        Ok(object) => assert!(payload_len(&object, 0) <= limits.max_memory),
         Err(error) => drop(error.to_string()),
     }
 }
 
 /// Returns the memory of a value in bytes, without that of containers.
-fn held(object: &Object, depth: usize) -> u64 {
+fn payload_len(object: &Object, depth: usize) -> u64 {
     assert!(depth <= 130, "nested too deep");
-    let all = |items: &[Object]| items.iter().map(|item| held(item, depth + 1)).sum::<u64>();
+    let all = |items: &[Object]| items.iter().map(|item| payload_len(item, depth + 1)).sum::<u64>();
     let inside = match object {
         Object::Text(text) => text.len() as u64,
         Object::Bytes(bytes) | Object::Ext(_, bytes) => bytes.len() as u64,
         Object::List(items) | Object::Tuple(items) | Object::Set(items) => all(items),
         Object::Map(pairs) => {
-            pairs.iter().map(|(key, value)| held(key, depth + 1) + held(value, depth + 1)).sum()
+            pairs.iter().map(|(key, value)| payload_len(key, depth + 1) + payload_len(value, depth + 1)).sum()
         }
         Object::Array { dtype, shape, data } => {
             assert_eq!(shape.iter().product::<u64>() * dtype.itemsize() as u64, data.len() as u64);

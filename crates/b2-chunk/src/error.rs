@@ -203,8 +203,8 @@ impl ChunkError {
             }
             Self::Stream { source, .. } => source.kind(),
             // An error of a codec or filter that the caller chose does not mean that data is damaged.
-            Self::Codec { source, .. } => chosen(source.kind()),
-            Self::Apply { source, .. } => chosen(source.kind()),
+            Self::Codec { source, .. } => parameter_kind(source.kind()),
+            Self::Apply { source, .. } => parameter_kind(source.kind()),
             // The chunk names a filter that cannot be undone with the information in the chunk alone.
             Self::Filter { source, .. } => match source.kind() {
                 ErrorKind::Argument => ErrorKind::Unsupported,
@@ -223,7 +223,7 @@ impl ChunkError {
     }
 }
 
-fn chosen(kind: ErrorKind) -> ErrorKind {
+fn parameter_kind(kind: ErrorKind) -> ErrorKind {
     if kind == ErrorKind::Damaged { ErrorKind::Argument } else { kind }
 }
 

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(NUMBERS.with_borrow(Clone::clone), [3, 11]);
     }
 
-    fn kept() -> Vec<usize> {
+    fn pooled_lengths() -> Vec<usize> {
         let mut kept: Vec<usize> = POOL.with_borrow(|pool| pool.iter().map(Vec::len).collect());
         kept.sort_unstable();
         kept
@@ -199,24 +199,24 @@ mod tests {
         assert_eq!(first.len(), 1000);
         let share = first.slice(10..20);
         drop(first);
-        assert!(kept().is_empty());
+        assert!(pooled_lengths().is_empty());
         drop(share);
-        assert_eq!(kept(), [1000]);
+        assert_eq!(pooled_lengths(), [1000]);
         // A smaller one uses the same memory, a larger one has its own.
         let smaller = Buffer::new(10).unwrap();
         assert_eq!((smaller.as_ptr(), smaller.len()), (address, 10));
         drop(smaller);
         drop(Buffer::new(2000).unwrap());
-        assert_eq!(kept(), [1000, 2000]);
+        assert_eq!(pooled_lengths(), [1000, 2000]);
     }
 
     #[test]
     fn little_is_kept() {
         drop(Buffer::new(MAX_CACHED_LEN as u64 + 1).unwrap());
         drop(Buffer::new(0).unwrap());
-        assert!(kept().is_empty());
+        assert!(pooled_lengths().is_empty());
         let many: Vec<Buffer> = (1..10).map(|len| Buffer::new(len).unwrap()).collect();
         drop(many);
-        assert_eq!(kept(), [6, 7, 8, 9]);
+        assert_eq!(pooled_lengths(), [6, 7, 8, 9]);
     }
 }

@@ -131,7 +131,7 @@ impl<R: RangeReader> Remote<R> {
         if range.start >= range.end {
             return Ok(Bytes::new());
         }
-        if let Some(kept) = self.main.kept(&range).filter(|_| main) {
+        if let Some(kept) = self.main.received(&range).filter(|_| main) {
             return Ok(kept);
         }
         let flight = begin(&self.request_stats);

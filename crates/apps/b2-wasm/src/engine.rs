@@ -149,7 +149,7 @@ impl Command {
     }
 
     /// Pairs of numbers: `0,10,5,20` are two windows.
-    fn wanted(&self) -> Result<LookRequest> {
+    fn look_request(&self) -> Result<LookRequest> {
         let windows: Vec<u64> = self.numbers("windows")?;
         let most: Vec<usize> = self.numbers("most")?;
         let [high, wide] = most[..] else { bail!("two numbers of pixels are needed") };
@@ -207,7 +207,7 @@ async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Res
         "axes" => TaskOutput::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
         "look" => {
             let opened = opened()?;
-            let look = Picture::read(&opened, &command.wanted()?).await?;
+            let look = Picture::read(&opened, &command.look_request()?).await?;
             let answer = TaskOutput::json(look.describe());
             files.borrow_mut().looks.insert(handle()?, Rc::new(look));
             answer

@@ -48,7 +48,7 @@ impl Chunk {
     /// codec or filter does not accept the parameters, [`ChunkError::Hook`] if the prefilter fails, [`ChunkError::Limit`] if a
     /// block exceeds the memory limit, [`ChunkError::Cancelled`], [`ChunkError::OutOfMemory`].
     pub fn compress_bytes(src: &[u8], cparams: &CParams) -> Result<Self, ChunkError> {
-        compress::compress(src, cparams).map(Self::made)
+        compress::compress(src, cparams).map(Self::from_encoded)
     }
 
     /// Compresses `src` into the start of `dst` and returns the length of the chunk.
@@ -115,7 +115,7 @@ impl Chunk {
     /// it differently from call to call), the chunks are for C-Blosc 1, or the chunk would be too large; otherwise as
     /// [`compress_bytes`](Self::compress_bytes).
     pub fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Self, ChunkError> {
-        compress::compress_vl(blocks, cparams).map(Self::made)
+        compress::compress_vl(blocks, cparams).map(Self::from_encoded)
     }
 
     /// Makes a special chunk, which represents `nbytes` bytes by one value (docs/format/chunk.md, section 4).
@@ -133,7 +133,7 @@ impl Chunk {
         typesize: usize,
         blocksize: usize,
     ) -> Result<Self, ChunkError> {
-        compress::special(kind, value, nbytes, typesize, blocksize).map(Self::made)
+        compress::special(kind, value, nbytes, typesize, blocksize).map(Self::from_encoded)
     }
 
     /// Makes a chunk of `nbytes` zeros that consists of runs. Frames with chunks of different sizes cannot contain
@@ -143,10 +143,10 @@ impl Chunk {
     /// Fails if a parameter is out of range.
     #[doc(hidden)]
     pub fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Self, ChunkError> {
-        compress::zero_runs(nbytes, typesize, blocksize).map(Self::made)
+        compress::zero_runs(nbytes, typesize, blocksize).map(Self::from_encoded)
     }
 
-    fn made((header, bytes): EncodedChunk) -> Self {
+    fn from_encoded((header, bytes): EncodedChunk) -> Self {
         Self { header, stored: ChunkBytes::Shared(bytes), nchunk: None }
     }
 }

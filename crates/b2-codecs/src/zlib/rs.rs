@@ -85,7 +85,7 @@ impl Codec for Zlib {
 }
 
 fn deflate(level: u8) -> Result<Deflate, CodecError> {
-    made(|| Deflate::new(i32::from(level), false, WINDOW_BITS))
+    or_out_of_memory(|| Deflate::new(i32::from(level), false, WINDOW_BITS))
 }
 
 /// The levels at which libdeflate writes smaller streams in less time than `zlib-rs`. At level 1 it is slower; from
@@ -99,11 +99,11 @@ fn whole_deflate(level: u8) -> Result<Option<libdeflater::Compressor>, CodecErro
         return Ok(None);
     }
     let level = libdeflater::CompressionLvl::new(i32::from(level)).unwrap_or_default();
-    made(move || Some(libdeflater::Compressor::new(level)))
+    or_out_of_memory(move || Some(libdeflater::Compressor::new(level)))
 }
 
 /// Creates a state of the library, which panics if there is no memory for it.
-fn made<T>(make: impl FnOnce() -> T + UnwindSafe) -> Result<T, CodecError> {
+fn or_out_of_memory<T>(make: impl FnOnce() -> T + UnwindSafe) -> Result<T, CodecError> {
     catch_unwind(make).map_err(|_| OutOfMemory::new(STATE_LEN).into())
 }
 
@@ -325,7 +325,7 @@ impl WholeInflate {
     const MAX_COPIED: usize = 256 << 10;
 
     fn new() -> Result<Self, CodecError> {
-        Ok(Self { library: made(libdeflater::Decompressor::new)?, padded: Vec::new() })
+        Ok(Self { library: or_out_of_memory(libdeflater::Decompressor::new)?, padded: Vec::new() })
     }
 
     /// Returns whether `src` is a stream of `dst.len()` bytes.
@@ -374,7 +374,9 @@ impl ZlibDecoder {
     fn inflate(&mut self) -> Result<&mut Inflate, CodecError> {
         let inflate = match self.inflate.take() {
             Some(inflate) => inflate,
-            None => Pooled::take(&INFLATES, |_| true, || made(|| Inflate::new(true, WINDOW_BITS)))?,
+            None => {
+                Pooled::take(&INFLATES, |_| true, || or_out_of_memory(|| Inflate::new(true, WINDOW_BITS)))?
+            }
         };
         let inflate = self.inflate.insert(inflate);
         inflate.reset(true);

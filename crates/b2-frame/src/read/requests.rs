@@ -235,7 +235,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         let len = request.extent.range.end.saturating_sub(request.extent.range.start);
         let waits = !self.in_flight.is_empty() || self.shared.outstanding.load(Relaxed) > 0;
         let in_flight = self.in_flight.values().fold(len, |sum, &len| sum.saturating_add(len));
-        if waits && in_flight.saturating_add(self.held()) > budget.bytes {
+        if waits && in_flight.saturating_add(self.bytes_in_use()) > budget.bytes {
             return Ok(None);
         }
         self.in_flight.insert(request.id, len);
@@ -307,7 +307,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
     }
 
     /// Returns the number of received bytes whose jobs have not ended.
-    fn held(&self) -> u64 {
+    fn bytes_in_use(&self) -> u64 {
         self.shared.held.load(Relaxed)
     }
 

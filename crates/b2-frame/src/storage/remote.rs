@@ -140,7 +140,7 @@ impl OpenResponse {
     pub const LAST: u64 = 64 << 10;
 
     /// Returns the bytes of `range`, if they came with the opening.
-    pub fn kept(&self, range: &Range<u64>) -> Option<Bytes> {
+    pub fn received(&self, range: &Range<u64>) -> Option<Bytes> {
         let parts = [(0, &self.first), (self.len.saturating_sub(self.last.len() as u64), &self.last)];
         parts.into_iter().find_map(|(at, bytes)| {
             let index = |offset: u64| usize::try_from(offset.checked_sub(at)?).ok();
@@ -210,7 +210,7 @@ impl<S: RemoteSource> ReadAt for RemoteFile<S> {
         if range.end > self.opening.len {
             return Err(eof());
         }
-        match self.opening.kept(&range) {
+        match self.opening.received(&range) {
             Some(kept) => Ok(kept),
             None => {
                 let flight = self.request_stats.begin();

@@ -193,7 +193,7 @@ impl BlockCopier<'_> {
                 let source = loops.source();
                 if hull.start <= start + source.start && start + source.end <= hull.end {
                     loops.moved(start, hull.start).copy(plain, dst);
-                    copied += loops.wanted();
+                    copied += loops.nbytes();
                     return;
                 }
                 // Copy the part of each row that lies in this block.
@@ -240,7 +240,7 @@ fn survey(moves: &dyn CopyPlan, part: &ChunkPart, nblock: usize) -> SelectedByte
             Some((from, _, len)) if count > 0 => (from..from + len, len),
             _ => {
                 let Some(loops) = step.to_buffer() else { return };
-                let found = (loops.source(), loops.wanted());
+                let found = (loops.source(), loops.nbytes());
                 survey.only = (count == 0).then_some(loops);
                 found
             }
@@ -310,7 +310,7 @@ fn undo(
         });
         return Ok(result?);
     }
-    if loops.wanted().saturating_mul(SPARSE) <= hull.len() && loops.gathers() {
+    if loops.nbytes().saturating_mul(SPARSE) <= hull.len() && loops.gathers() {
         let (mut gathered, mut len) = (true, 0);
         loops.each_run(|from, step, count, to| {
             if gathered {

@@ -424,7 +424,7 @@ impl ConstantValue {
         for &nblock in &part.nblocks {
             moves.visit(part, nblock, &mut |step| {
                 let Some(loops) = step.to_buffer() else { return };
-                nbytes += loops.wanted();
+                nbytes += loops.nbytes();
                 match self {
                     Self::Zeros => loops.fill(0, dst),
                     Self::Item(_) => {

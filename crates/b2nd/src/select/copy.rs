@@ -83,7 +83,7 @@ impl StridedCopy {
     }
 
     /// Returns the length of all rows in bytes.
-    pub(crate) fn wanted(&self) -> usize {
+    pub(crate) fn nbytes(&self) -> usize {
         self.dims[..self.ndims].iter().map(|dim| dim.count).product::<usize>() * self.row
     }
 
@@ -331,7 +331,7 @@ mod tests {
             dst.fill(7);
             if let Some(loops) = StridedCopy::new(&counts, itemsize, (from, &from_strides), (to, &to_strides))
             {
-                assert_eq!(loops.wanted(), total * itemsize);
+                assert_eq!(loops.nbytes(), total * itemsize);
                 let hull = loops.source();
                 for piece in loops.pieces() {
                     let part = piece.source();

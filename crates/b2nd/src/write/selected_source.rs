@@ -169,7 +169,7 @@ impl Reader<'_> {
                     copied += len;
                 } else if let Some(loops) = step.to_buffer() {
                     loops.copy(plain, &mut **dst);
-                    copied += loops.wanted();
+                    copied += loops.nbytes();
                 }
             });
         }

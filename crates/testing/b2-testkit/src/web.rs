@@ -244,7 +244,7 @@ impl Server {
         if manner == Misbehavior::Whole {
             range = 0..len;
         }
-        let (whole, header_only) = (asked(head).is_none(), head.starts_with("HEAD "));
+        let (whole, header_only) = (range_header(head).is_none(), head.starts_with("HEAD "));
         let status = if whole || manner == Misbehavior::Whole { "200 OK" } else { "206 Partial Content" };
         let mut reply = format!("HTTP/1.1 {status}\r\n{headers}");
         if let Some(kind) = content_type(path) {
@@ -353,7 +353,7 @@ fn content_type(path: &str) -> Option<&'static str> {
 
 /// Returns the requested range, clipped to the file.
 fn range(head: &str, len: u64, suffix: bool) -> Option<Range<u64>> {
-    let Some(asked) = asked(head) else { return Some(0..len) };
+    let Some(asked) = range_header(head) else { return Some(0..len) };
     let (first, last) = asked.strip_prefix("bytes=")?.split_once('-')?;
     let range = match (first.parse::<u64>(), last.parse::<u64>()) {
         (Ok(first), Ok(last)) => first..last.saturating_add(1).min(len),
@@ -364,7 +364,7 @@ fn range(head: &str, len: u64, suffix: bool) -> Option<Range<u64>> {
     (range.start < range.end).then_some(range)
 }
 
-fn asked(head: &str) -> Option<&str> {
+fn range_header(head: &str) -> Option<&str> {
     head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("range").then(|| value.trim())

@@ -314,7 +314,7 @@ impl Data {
             self.buffers.give_back(bytes);
             return copied.ok_or_else(|| self.no_fit());
         }
-        let kept = if is_part { self.kept(at) } else { None };
+        let kept = if is_part { self.cached(at) } else { None };
         let (bytes, is_first) = match kept {
             Some(CachedChunk::Plain(plain)) => return copy(&plain, dst),
             Some(CachedChunk::Stored(bytes)) => (bytes, false),
@@ -344,7 +344,7 @@ impl Data {
         Ok(())
     }
 
-    fn kept(&self, at: &[u64]) -> Option<CachedChunk> {
+    fn cached(&self, at: &[u64]) -> Option<CachedChunk> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(own, _)| own == at).map(|(_, chunk)| chunk.clone())
     }

@@ -122,7 +122,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let itemsize = dtype.as_ref().map_or_else(|| input.itemsize(), Dtype::itemsize);
     let old = input.frame().map(|frame| frame.header().codec());
     let encoding = &lossy::settle(encoding, itemsize, old)?;
-    let encoding = chosen(encoding, &input).with_context(named)?;
+    let encoding = resolved_encoding(encoding, &input).with_context(named)?;
     let job = Job { path: &args.input, input: &input, encoding: &encoding, target, global, progress };
     job.copy(dtype)?;
     if args.keep_time {
@@ -137,7 +137,7 @@ fn index_memory(nchunks: usize) -> u64 {
 }
 
 /// Resolves `--codec auto`.
-fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>> {
+fn resolved_encoding<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>> {
     if let Input::Array(array) = input {
         let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| {
             Ok(array.slice(ranges(start, shape))?.read_bytes_into(dst)?)

@@ -98,11 +98,11 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
 
 /// Recognises an HDF5 or NetCDF file; `None` for other and unreadable files.
 pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
-    found(path).filter(|found| found.kind == FormatKind::Hdf5).map(|found| found.what)
+    recognise_path(path).filter(|found| found.kind == FormatKind::Hdf5).map(|found| found.what)
 }
 
 /// Recognises a file; `None` for unknown and unreadable ones.
-fn found(path: &Path) -> Option<RecognisedFormat> {
+fn recognise_path(path: &Path) -> Option<RecognisedFormat> {
     let is_file = match urls::is_url(path) {
         true => matches!(urls::kind(path), Ok(FileKind::File)),
         false => !is_stdin(path) && path.is_file(),
@@ -137,7 +137,7 @@ pub(crate) fn is_zarr(path: &Path) -> bool {
 /// Whether a file is an `.npz` file; false if it cannot be read.
 #[cfg(feature = "hdf5")]
 pub(crate) fn is_npz(path: &Path) -> bool {
-    found(path).is_some_and(|found| found.kind == FormatKind::Npz)
+    recognise_path(path).is_some_and(|found| found.kind == FormatKind::Npz)
 }
 
 /// Recognises a directory that is not a sparse frame.

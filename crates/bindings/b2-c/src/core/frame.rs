@@ -310,7 +310,7 @@ impl Frame {
         })?;
         self.reading.counter = counter;
         self.hold(&mut shared);
-        Ok((self.seen(), shared))
+        Ok((self.take_stale(), shared))
     }
 
     /// Reads the newest state, if it changed. Returns whether it did.
@@ -345,7 +345,7 @@ impl Frame {
     }
 
     /// Returns whether a change of another handle was read but not reported yet.
-    fn seen(&mut self) -> bool {
+    fn take_stale(&mut self) -> bool {
         let is_stale = std::mem::take(&mut self.is_stale);
         if is_stale {
             self.indexes = None;
@@ -505,7 +505,7 @@ impl Frame {
             self.reader = None;
         }
         self.lock_depth += 1;
-        Ok(self.seen())
+        Ok(self.take_stale())
     }
 
     pub(crate) fn unlock(&mut self) -> Result<()> {
@@ -530,7 +530,7 @@ impl Frame {
             }
         }
         self.transaction_depth += 1;
-        Ok(self.seen())
+        Ok(self.take_stale())
     }
 
     /// Ends the transaction: commits it or, after a failure, rolls it back.

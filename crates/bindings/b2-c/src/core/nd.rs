@@ -59,7 +59,7 @@ impl Shapes {
     /// # Errors
     /// `INVALID_PARAM` for inconsistent lengths, or lengths too large for chunks.
     pub(crate) fn new(shape: &[i64], chunk: &[i32], block: &[i32], itemsize: i64) -> Result<Self> {
-        let this = Self::wanted(shape, chunk, block, itemsize)?;
+        let this = Self::resizable(shape, chunk, block, itemsize)?;
         this.check()?;
         Ok(this)
     }
@@ -75,7 +75,7 @@ impl Shapes {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub(crate) fn wanted(shape: &[i64], chunk: &[i32], block: &[i32], itemsize: i64) -> Result<Self> {
+    pub(crate) fn resizable(shape: &[i64], chunk: &[i32], block: &[i32], itemsize: i64) -> Result<Self> {
         let (n, invalid) = (shape.len(), code::INVALID_PARAM);
         ensure(n <= MAX_DIM && chunk.len() == n && block.len() == n, invalid)?;
         for axis in 0..n {

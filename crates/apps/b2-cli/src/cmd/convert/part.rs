@@ -57,15 +57,15 @@ impl<'a> DataSelection<'a> {
 
     /// The shape of the new array.
     pub(super) fn shape(&self) -> Vec<u64> {
-        self.kept().map(|(_, axis)| axis.len).collect()
+        self.remaining_axes().map(|(_, axis)| axis.len).collect()
     }
 
     pub(super) fn dtype(&self) -> &Dtype {
         &self.dtype
     }
 
-    /// The dimensions that are kept.
-    fn kept(&self) -> impl Iterator<Item = (usize, &Axis)> {
+    /// The dimensions without those of integer indexes.
+    fn remaining_axes(&self) -> impl Iterator<Item = (usize, &Axis)> {
         self.axes.iter().enumerate().filter(|(_, axis)| !axis.dropped)
     }
 
@@ -79,7 +79,7 @@ impl<'a> DataSelection<'a> {
         self.data.check_output(nbytes)?;
         let mut builder = ArrayBuilder::of_dtype(shape.clone(), self.dtype.clone());
         if let Some(chunks) = self.data.chunkshape() {
-            let lengths = self.kept().map(|(dim, axis)| {
+            let lengths = self.remaining_axes().map(|(dim, axis)| {
                 let chunk =
                     u64::from(chunks.get(dim).copied().unwrap_or(1)).div_ceil(axis.step.unsigned_abs());
                 u32::try_from(chunk.clamp(1, axis.len.max(1))).unwrap_or(u32::MAX)
@@ -103,7 +103,7 @@ impl<'a> DataSelection<'a> {
         let attrs = self.data.attrs().iter().filter(|(name, _)| self.scale.is_none() || Scale::keeps(name));
         let named = attrs.map(|(name, value)| match value {
             Value::Array(names) if name == NAMES && names.len() == self.axes.len() => {
-                let kept = self.kept().filter_map(|(dim, _)| names.get(dim).cloned());
+                let kept = self.remaining_axes().filter_map(|(dim, _)| names.get(dim).cloned());
                 (name.clone(), Value::Array(kept.collect()))
             }
             value => (name.clone(), value.clone()),

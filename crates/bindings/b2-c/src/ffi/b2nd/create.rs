@@ -160,7 +160,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
                 if storage.urlpath.is_null() { None } else { Some(text(storage.urlpath)?.to_owned()) },
             )
         };
-        let shapes = Shapes::wanted(shape, chunk, block, i64::from(cparams.typesize))?;
+        let shapes = Shapes::resizable(shape, chunk, block, i64::from(cparams.typesize))?;
         let dtype = match dtype.is_null() {
             true => (format!("|S{}", cparams.typesize).into_bytes(), dtype_format),
             // SAFETY: as above.
