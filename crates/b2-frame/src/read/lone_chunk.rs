@@ -55,6 +55,7 @@ impl ReadOptions {
                 fingerprint_kind: 0,
                 fingerprint: [0; 16],
             },
+            tail_sum: 0,
             layout: FrameLayout { header: 0..0, data: 0..u64::MAX, index: 0..0, trailer: 0..0 },
             checksums: Checksums::None,
             sums: None,

@@ -46,6 +46,8 @@ pub struct OpenedFrame {
     pub(crate) index: Index,
     /// The trailer with the vlmetalayers.
     pub(crate) trailer: Trailer,
+    /// A sum of index and trailer, which C-Blosc2 may change without changing the header.
+    pub(crate) tail_sum: u64,
     /// The byte ranges of the parts of the frame.
     pub(crate) layout: FrameLayout,
     /// The result of checking the frame's checksums.
@@ -336,6 +338,7 @@ impl OpenPlan {
             Some(0) => Index::default(),
             _ => Index::decode(index_bytes.clone(), nchunks, &self.dparams)?,
         };
+        let tail_sum = tail_sum(&index_bytes, &trailer_bytes);
         let trailer_start = trailer.start;
         let trailer_parsed = Trailer::parse(&trailer_bytes, trailer_start, &self.dparams)?;
         let gap_start = trailer_start.saturating_sub(before_trailer.len() as u64);
@@ -385,6 +388,7 @@ impl OpenPlan {
             metalayers,
             index: decoded,
             trailer: trailer_parsed,
+            tail_sum,
             layout,
             checksums,
             sums,
@@ -393,6 +397,11 @@ impl OpenPlan {
             compared: VerifiedChunks::default(),
         })
     }
+}
+
+/// Returns the sum of an index and a trailer for [`OpenedFrame::tail_sum`].
+pub(crate) fn tail_sum(index: &[u8], trailer: &[u8]) -> u64 {
+    digest::sum(index).rotate_left(1) ^ digest::sum(trailer)
 }
 
 impl Plan for OpenPlan {

@@ -12,7 +12,7 @@ use crate::error::max_metadata;
 use crate::format::checksums::Checksums;
 use crate::format::header::{MAGIC, Storage};
 use crate::names::{FrameFile, INDEX_NAME, LOCK_NAME};
-use crate::read::open_plan::{OpenPlan, OpenedFrame};
+use crate::read::open_plan::{FrameLayout, OpenPlan, OpenedFrame, tail_sum};
 use crate::read::options::{Compare, FrameOrigin, RetryPolicy, retry_on_change};
 use crate::read::plan::drive;
 use crate::read::restored::restored;
@@ -171,6 +171,7 @@ impl SuperChunk {
         let differs = |newest: &Self| {
             newest.opened.header_bytes != self.opened.header_bytes
                 || newest.trailer().fingerprint() != trailer.fingerprint()
+                || newest.opened.tail_sum != self.opened.tail_sum
         };
         // Open by name, since the file may have been replaced.
         if let Some(Ok(Some(newest))) =
@@ -185,6 +186,25 @@ impl SuperChunk {
         let [header, end] = &read[..] else { return false };
         let fingerprint = [&[trailer.fingerprint_kind][..], &trailer.fingerprint].concat();
         *header != self.opened.header_bytes || !end.ends_with(&fingerprint)
+    }
+
+    /// Returns whether index and trailer in `file`, which has the header of this frame, are those of this frame.
+    ///
+    /// C-Blosc2 changes chunks and vlmetalayers in place. If their sizes stay the same, so does the header.
+    fn has_same_tail(&self, file: &OpenFile) -> bool {
+        let FrameLayout { index, trailer, .. } = self.layout().clone();
+        let read = |range| file.read_unguarded(&Extent::exactly(FrameFile::Main, range)).ok();
+        // A snapshot of an editor has neither. C-Blosc2 zeroes the fingerprint with each change.
+        if trailer.is_empty() {
+            return true;
+        }
+        if self.trailer().has_fingerprint() {
+            let fingerprint = &self.trailer().fingerprint;
+            let end = trailer.end.saturating_sub(fingerprint.len() as u64)..trailer.end;
+            return read(end).is_some_and(|end| *end == *fingerprint);
+        }
+        let tail = read(index).zip(read(trailer));
+        tail.is_some_and(|(index, trailer)| tail_sum(&index, &trailer) == self.opened.tail_sum)
     }
 }
 
@@ -498,6 +518,7 @@ impl FrameOrigin {
             && file.read_unguarded(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
             && (known == ChangeDetection::CheckedLater
                 || self.guard.as_ref().is_none_or(|guard| guard.is_unchanged()))
+            && (known != ChangeDetection::Nothing || schunk.has_same_tail(&file))
         {
             return Ok(None);
         }

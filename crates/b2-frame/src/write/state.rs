@@ -334,6 +334,7 @@ impl FrameState {
             metalayers: head.metalayers.clone(),
             index: Index::from_entries(self.entries.clone()),
             trailer: Trailer { vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] },
+            tail_sum: 0,
             layout,
             // There is no trailer with a fingerprint yet.
             checksums: Checksums::None,

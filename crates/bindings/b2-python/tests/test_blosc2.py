@@ -431,6 +431,27 @@ def test_directories_and_frames(tmp_path):
     np.testing.assert_array_equal(b2kit.asarray(blosc2.asarray(x))[...], x)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_changes_that_keep_all_sizes_are_seen_by_a_refresh(tmp_path, sparse):
+    path = str(tmp_path / "a.b2nd")
+    theirs = blosc2.asarray(np.zeros(20, "i4"), urlpath=path, mode="w", chunks=(10,), contiguous=not sparse)
+    theirs.schunk.vlmeta["n"] = "ab"
+    ours = b2kit.open(path, "a")
+    theirs.schunk.vlmeta["n"] = "cd"
+    assert ours.refresh() and ours.attrs["n"] == "cd"
+    theirs = blosc2.open(path, mode="a")
+    theirs.schunk.vlmeta["n"] = "ef"
+    ours.resize(20)
+    assert ours.attrs["n"] == "ef" and not ours.refresh()
+    dice = np.random.default_rng(0)
+    for _ in range(100):
+        x = np.concatenate([np.full(10, dice.choice([0, 1])) * dice.integers(0, 2**31, 10) for _ in range(2)]).astype("i4")
+        theirs = blosc2.open(path, mode="a")
+        theirs[:] = x
+        ours.refresh()
+        np.testing.assert_array_equal(ours[:], x)
+
+
 def test_chunks_both_ways():
     data = np.arange(10_000, dtype="f8").tobytes()
     assert b2kit.decompress(blosc2.compress2(data, typesize=8)) == data

@@ -1,9 +1,9 @@
 //! Snapshots and open readers while a frame changes.
 
-use b2_frame::{FrameError, Storage, SuperChunk};
+use b2_frame::{FrameError, FrameWriter, Storage, SuperChunk};
 
 use super::{HOMES, Home, chunks, params};
-use crate::common::{compact_beside_readers, cparams, data};
+use crate::common::{compact_beside_readers, compress, cparams, data};
 
 const SIZE: usize = 400;
 
@@ -129,6 +129,41 @@ fn rolled_back_snapshots_are_of_no_use() {
             assert_eq!(chunks(&second), [chunk(0), chunk(11), chunk(2)]);
         }
         assert_eq!(chunks(&home.read()), [chunk(0), chunk(1), chunk(2)]);
+    }
+}
+
+/// C-Blosc2 changes chunks and vlmetalayers in place. If their sizes stay the same, so does the header.
+#[test]
+fn changes_in_place_that_keep_the_header_are_seen_by_a_refresh() {
+    // Special chunks and vlmetalayers are in the index and the trailer.
+    let states = [(false, b'a'), (true, b'a'), (true, b'b'), (false, b'b')].map(|(special, value)| {
+        let mut writer = FrameWriter::options().checksums(false).memory(params(&cparams(4))).unwrap();
+        let (zeros, stored) = (vec![0; SIZE], chunk(1));
+        let order = if special { [&zeros, &stored] } else { [&stored, &zeros] };
+        for raw in order {
+            writer.append(compress(raw, &cparams(4))).unwrap();
+        }
+        writer.set_vlmetalayer("value", &[value]).unwrap();
+        (order.map(Vec::clone), value, writer.finish().unwrap().into_bytes())
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    std::fs::write(&path, &states[3].2).unwrap();
+    let mut reader = SuperChunk::open(&path).unwrap();
+    let header = reader.header_bytes().to_vec();
+    for (raw, value, frame) in &states {
+        // The file stays the same one.
+        std::fs::write(&path, frame).unwrap();
+        for nchunk in 0..2 {
+            if let Err(error) = reader.chunk(nchunk).decompress() {
+                assert!(matches!(error, FrameError::Changed { .. }), "{error}");
+            }
+        }
+        assert!(reader.refresh().unwrap());
+        assert!(!reader.refresh().unwrap());
+        assert_eq!(reader.header_bytes(), header);
+        assert_eq!(chunks(&reader), *raw);
+        assert_eq!(reader.vlmetalayers().get("value").unwrap().unwrap(), &[*value][..]);
     }
 }
 
