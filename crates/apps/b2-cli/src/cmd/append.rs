@@ -92,7 +92,7 @@ fn append_bytes(
     inputs: Vec<Operand>,
     global: Global,
 ) -> Result<(String, CommitReport)> {
-    edit::refuse_objects(frame)?;
+    edit::refuse_objects(frame, false)?;
     ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
     let mut grown = 0;
     for input in inputs {

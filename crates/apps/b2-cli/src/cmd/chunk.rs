@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::print::{count, short_size};
 use crate::process::buffer;
 use crate::read::Operand;
-use crate::write::{Editor, Target};
+use crate::write::{Editor, Target, edit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,6 +120,7 @@ fn change(
         let Editor::SuperChunk(mut frame) = opened? else {
             bail!("this is an array: use append, insert, delete, set or resize");
         };
+        edit::refuse_objects(&frame, true)?;
         let plain = match input {
             Some(input) => read(input, target, frame.itemsize(), global)?,
             None => vec![],

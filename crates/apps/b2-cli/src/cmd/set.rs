@@ -91,7 +91,7 @@ fn set_bytes(
     input: Operand,
     global: Global,
 ) -> Result<(u64, CommitReport)> {
-    edit::refuse_objects(frame)?;
+    edit::refuse_objects(frame, false)?;
     let itemsize = frame.itemsize() as u64;
     let axes = resolve(parts, &[frame.nbytes() / itemsize])?;
     let [axis] = axes[..] else { return Ok((0, frame.commit()?)) };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::frame::EditOptions;
 use b2kit::frame::{CommitReport, Durability, FrameError, INDEX_NAME, PathKind, sniff};
-use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
+use b2kit::{ArrayEditor, FrameEditor, NdArray, SuperChunk};
 
 use super::lossy;
 use crate::args::{FilesFrom, Global, Source};
@@ -157,10 +157,13 @@ impl Target {
 
     /// Opens the file for editing.
     pub(crate) fn open(&self, global: Global) -> Result<Editor> {
-        let frame = self.frame(VlmetaLimit::Shared, global)?;
+        let mut frame = self.frame(VlmetaLimit::Shared, global)?;
         Ok(match input::is_array(frame.metalayers()) {
             true => Editor::Array(Box::new(ArrayEditor::new(frame)?)),
-            false => Editor::SuperChunk(Box::new(frame)),
+            false => {
+                NdArray::check_items(&frame.snapshot()?)?;
+                Editor::SuperChunk(Box::new(frame))
+            }
         })
     }
 
@@ -243,16 +246,19 @@ impl Target {
     }
 }
 
-/// Rejects bytes for a frame in a format of python-blosc2, which it could not read afterwards.
-pub(crate) fn refuse_objects(frame: &FrameEditor) -> Result<()> {
-    let layers = frame.metalayers();
+/// Rejects bytes, or `whole` chunks, for a frame in a format of python-blosc2, which it could not read afterwards.
+pub(crate) fn refuse_objects(frame: &FrameEditor, whole: bool) -> Result<()> {
+    let has = |name: &str| frame.metalayers().get(name).is_some();
     ensure!(
-        !input::is_object_list(layers),
+        !has("batcharray"),
+        "a list of batches of python-blosc2 (BatchArray), which counts the items of each: change it there"
+    );
+    ensure!(
+        whole || !has("vlarray"),
         "an object list of python-blosc2, whose chunks are its entries: `b2kit chunk` changes whole ones"
     );
-    let stores = ["b2embed", "b2dict", "b2tree"];
     ensure!(
-        !stores.iter().any(|name| layers.get(name).is_some()),
+        !["b2embed", "b2dict", "b2tree"].into_iter().any(has),
         "a store of python-blosc2, whose bytes are its members: change a store in a directory (.b2d)"
     );
     Ok(())

@@ -107,6 +107,20 @@ fn bytes_do_not_break_lists_and_stores() {
     ] {
         assert!(folder.fails(1, command).contains("of python-blosc2, whose"), "{command:?}");
     }
+    let mut writer =
+        FrameWriter::create(folder.path("batches"), params("batcharray", b"\xa7msgpack")).unwrap();
+    for batch in [&b"\x91\x01"[..], b"\x92\x02\x03"] {
+        writer.append(Chunk::compress_vl(&[batch], &cparams()).unwrap()).unwrap();
+    }
+    writer.finish().unwrap();
+    for (file, why) in [("batches", "counts the items of each"), ("e.b2e", "whose bytes are its members")] {
+        for action in [&["append"][..], &["insert", "0"], &["update", "0"], &["delete", "0"]] {
+            let input = if action[0] == "delete" { &[][..] } else { &["raw"] };
+            let command = [&["chunk", action[0], file], &action[1..], input].concat();
+            assert!(folder.fails(1, &command).contains(why), "{command:?}");
+        }
+    }
+    assert_eq!(folder.ok_text(&["items", "batches"]), "1\n2\n3\n");
     assert_eq!(folder.ok_text(&["items", "list"]), "1\n\"two\"\n");
     // Whole entries.
     folder.change(&["chunk", "append", "list", "raw"]);

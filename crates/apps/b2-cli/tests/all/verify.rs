@@ -284,6 +284,11 @@ fn files_without_items_are_verified() {
     folder.change(&["vlmeta", "set", "lazy", "a", "1"]);
     assert_eq!(folder.ok_text(&["vlmeta", "list", "lazy"]), "a\t1\n");
     assert!(folder.fails(1, &["cat", "lazy"]).contains("LazyExpr"));
+    folder.pack("cache", &raw, &["--meta", "proxy-source=1"]);
+    folder.write("more", &raw);
+    for command in [&["append", "cache", "more"][..], &["chunk", "delete", "cache", "0"]] {
+        assert!(folder.fails(1, command).contains("a cache of another array (Proxy)"), "{command:?}");
+    }
     let mut bytes = lazy.to_vec();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
