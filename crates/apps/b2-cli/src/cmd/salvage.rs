@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let report = report.with_context(named)?;
     // The output exists, so the message "nothing was changed" would be wrong.
     signals::too_late();
-    let opened = Input::open(&args.output, 0, global);
+    let opened = Input::open(&args.output, 0, global.opening_itemless());
     let array = match &opened {
         Ok(Input::Array(array)) => Some(array.as_ref()),
         _ => None,

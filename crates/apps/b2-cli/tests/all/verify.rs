@@ -284,6 +284,9 @@ fn files_without_items_are_verified() {
     folder.change(&["vlmeta", "set", "lazy", "a", "1"]);
     assert_eq!(folder.ok_text(&["vlmeta", "list", "lazy"]), "a\t1\n");
     assert!(folder.fails(1, &["cat", "lazy"]).contains("LazyExpr"));
+    // Nothing is lost.
+    folder.ok(&["salvage", "lazy", "saved"]);
+    folder.ok(&["verify", "saved"]);
     folder.pack("cache", &raw, &["--meta", "proxy-source=1"]);
     folder.write("more", &raw);
     for command in [&["append", "cache", "more"][..], &["chunk", "delete", "cache", "0"]] {
