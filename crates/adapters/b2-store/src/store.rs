@@ -152,7 +152,8 @@ impl Store {
         if !Members::has(&frame) {
             return Ok(None);
         }
-        let mut store = Self::new(String::new(), StoreRoot::Frame);
+        let name = frame.name().unwrap_or_default().into_owned();
+        let mut store = Self::new(name, StoreRoot::Frame);
         store.list_embedded(frame)?;
         Ok(Some(store))
     }

@@ -336,7 +336,13 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     store.verify_directory()?;
     for key in store.every_key() {
         let named = || format!("key {key}");
-        let input = store.member(key)?;
+        let input = match store.member(key) {
+            Err(error) if Store::is_unsupported(&error) => {
+                all.skip(Some(key), file, &anyhow!("{}", error.root_cause()));
+                continue;
+            }
+            input => input?,
+        };
         // The limit applies to the whole store; each member alone may be below it.
         let own = input.unstored(limit).with_context(named)?;
         let before = hasher.clone();

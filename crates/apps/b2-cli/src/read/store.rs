@@ -85,6 +85,12 @@ impl Store {
         };
         opened().with_context(|| format!("key {key}"))
     }
+
+    /// Whether a member cannot be opened because it is a reference to a server, or compressed in an archive.
+    pub(crate) fn is_unsupported(error: &Error) -> bool {
+        let error = error.downcast_ref::<StoreError>();
+        error.is_some_and(|error| matches!(error.detail(), StoreError::Unsupported(_)))
+    }
 }
 
 /// A table of python-blosc2 (`CTable`) in a store.

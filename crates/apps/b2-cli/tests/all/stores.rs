@@ -205,6 +205,38 @@ fn refusals() {
     }
 }
 
+#[test]
+fn members_elsewhere_are_named_and_the_others_verified() {
+    let folder = Folder::new();
+    let (a, _) = members(&folder);
+    let map = json!({"embed_map": {
+        "/far": {"urlbase": "http://127.0.0.1:9/", "path": "x"},
+        "/near": {"offset": 0, "length": a.len()},
+    }});
+    let map = format!("estore_metadata={map}");
+    folder.pack("e.b2e", &a, &["--meta", "b2embed={}", "--vlmeta", &map]);
+    std::fs::create_dir(folder.path("s.b2d")).unwrap();
+    folder.write("s.b2d/embed.b2e", &folder.read("e.b2e"));
+    folder.write("z.b2z", &zip(&[("near.b2nd", &a), ("embed.b2e", &folder.read("e.b2e"))], 0, 0));
+    for store in ["e.b2e", "s.b2d", "z.b2z"] {
+        let output = folder.run(&["verify", store]);
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{out}");
+        assert!(out.starts_with("skipped\t") && out.contains("\tskipped: /far ("), "{out}");
+        assert!(
+            out.contains("is a reference to an array on the network") && !out.contains("cannot read"),
+            "{out}"
+        );
+        let told = folder.fails(1, &["info", &format!("{store}::/far")]);
+        assert!(told.contains(&format!("{store}:/far: /far is a reference")), "{told}");
+    }
+    let mut damaged = a;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    folder.write("s.b2d/other.b2nd", &damaged);
+    assert_eq!(folder.run(&["verify", "s.b2d"]).status.code(), Some(1));
+}
+
 /// A tree has the name of the store at its top, and no other paths, which differ between machines.
 #[test]
 fn a_tree_tells_what_is_wrong_with_a_member_without_its_path() {
