@@ -602,6 +602,7 @@ def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
     with pytest.raises(errors.UnsupportedError, match="LazyExpr"):
         g["lazy"]
     assert g.verify() == b2kit.verify("s.b2d") == "none"
+    assert [key for key, _ in g.walk()] == ["plain"]
     assert (b2kit.open("a.b2nd")[...] == np.arange(100.0).reshape(10, 10)).all()
     # Once evaluated, they are ordinary arrays.
     (a * 2 + 1).compute(urlpath="computed.b2nd", mode="w")

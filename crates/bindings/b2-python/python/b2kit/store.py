@@ -680,7 +680,7 @@ class Group(Mapping[str, Member]):
         for key in keys:
             # References to arrays of servers, and members that an archive holds compressed, cannot be opened.
             if store.kind(f"{self._key}/{key}") != "elsewhere":
-                yield key, self._open(store, f"{self._key}/{key}")
+                yield key, self._frame_or_array(store, key)
 
     def _listed_keys(self, store: _b2kit.Store) -> list[str]:
         """Returns the keys below, except for the indexes of python-blosc2."""
