@@ -27,7 +27,7 @@ pub(crate) struct Options<'py> {
     level: Option<u8>,
     filters: Option<Bound<'py, PyList>>,
     splitmode: Option<String>,
-    use_dict: bool,
+    use_dict: Option<bool>,
     chunks: Option<Vec<u32>>,
     blocks: Option<Vec<u32>>,
     attrs: Option<Bound<'py, PyDict>>,
@@ -59,7 +59,11 @@ impl Options<'_> {
         }
         .plugins(plugins());
         if let Some(codec) = &self.codec {
-            compression = compression.codec(codec_id(py, codec)?).codec_meta(0);
+            let codec = codec_id(py, codec)?;
+            compression = compression.codec(codec).codec_meta(0);
+            if !plugins().codec_properties(codec).dictionaries {
+                compression = compression.use_dict(false);
+            }
         }
         if let Some(level) = self.level {
             compression = compression.level(level);
@@ -74,8 +78,8 @@ impl Options<'_> {
             Some("never") => compression = compression.splitmode(SplitMode::Never),
             Some(other) => return Err(argument(py, format!("no way to split is called {other:?}"))),
         }
-        if self.use_dict {
-            compression = compression.use_dict(true);
+        if let Some(use_dict) = self.use_dict {
+            compression = compression.use_dict(use_dict);
         }
         builder = builder.compression(compression);
         if let Some(chunks) = &self.chunks {
@@ -184,7 +188,7 @@ pub(crate) fn write_joined(
         || options.level.is_some()
         || options.filters.is_some()
         || options.splitmode.is_some()
-        || options.use_dict;
+        || options.use_dict.is_some();
     if let ([array], 0) = (&arrays[..], first.ndim()) {
         let builder = options.apply(py, ArrayBuilder::like(array), Some(array))?;
         let builder = if layers { builder.layers_of(array).or_raise(py)? } else { builder };

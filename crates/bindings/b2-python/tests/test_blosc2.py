@@ -369,6 +369,18 @@ def test_stores_go_back_and_forth(tmp_path, seed):
                 assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
 
 
+def test_a_copy_takes_dictionaries_only_if_the_codec_has_them():
+    x = np.arange(10_000)
+    for a in (b2kit.asarray(x, use_dict=True), blosc2.asarray(x, cparams={"codec": blosc2.Codec.ZSTD, "use_dict": True})):
+        for codec in ("zlib", "blosclz", "lz4"):
+            np.testing.assert_array_equal(b2kit.copy(a, codec=codec)[:], x)
+    a = b2kit.asarray(x, use_dict=True)
+    sizes = [b2kit.copy(a, use_dict=use_dict).cbytes for use_dict in (True, False)]
+    assert sizes[0] == b2kit.copy(a).cbytes == a.cbytes and sizes[1] == b2kit.asarray(x).cbytes != sizes[0]
+    with pytest.raises(errors.ArgumentError, match="dictionaries"):
+        b2kit.copy(a, codec="zlib", use_dict=True)
+
+
 def test_copies_of_groups(tmp_path):
     x = np.arange(20.0)
     g = b2kit.open(tmp_path / "s.b2d", mode="a")

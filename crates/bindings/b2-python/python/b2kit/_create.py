@@ -623,7 +623,7 @@ _DEFAULTS: dict[str, Any] = {
     "threads": None,
 }
 # Defaults that keep the compression of the array that is copied.
-_KEEP = {**_DEFAULTS, "codec": None, "level": None, "filters": None}
+_KEEP = {**_DEFAULTS, "codec": None, "level": None, "filters": None, "use_dict": None}
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
