@@ -45,6 +45,8 @@ pub(crate) fn new_array<'py>(
         dims.push(npyffi::npy_intp::try_from(length).map_err(|_| too_large())?);
     }
     let ndim = i32::try_from(dims.len()).map_err(|_| too_large())?;
+    // NumPy gives texts without characters one character, which nothing is read into.
+    let memory = if dtype.itemsize() == 0 { Memory::Zeros } else { memory };
     let (dtype, dims) = (dtype.clone().into_dtype_ptr(), dims.as_mut_ptr());
     // SAFETY: Type and dtype are live objects (the calls take over the reference to the dtype), and `dims` has `ndim`
     // lengths. Without data and strides NumPy allocates the memory in C order.

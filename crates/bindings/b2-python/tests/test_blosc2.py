@@ -90,6 +90,17 @@ def test_padding_stays(tmp_path, dtype):
         np.testing.assert_array_equal(a[name], x[name])
 
 
+def test_fields_without_bytes(tmp_path):
+    x = np.zeros((20, 30), [("a", "i4"), ("s", "S0"), ("u", "U0")])
+    blosc2.asarray(x, urlpath=str(tmp_path / "a.b2nd"), mode="w")
+    a = b2kit.open(tmp_path / "a.b2nd")
+    # Memory that held something else.
+    np.full((20, 30), -1, "i4")
+    for name in ("s", "u"):
+        assert (a[name] == "").all() if name == "u" else (a[name] == b"").all()
+        assert a[name].shape == x.shape and not a[name].tobytes().strip(b"\0")
+
+
 def test_dtypes_that_cannot_be_stored():
     for dtype in ("O", [("a", "O")], "T"):
         with pytest.raises(TypeError):
