@@ -16,7 +16,7 @@ import numpy as np
 from b2kit import _b2kit, _repr
 from b2kit._cast import cast
 from b2kit._items import Items
-from b2kit._progress import Progress, telling
+from b2kit._progress import Progress, progress_callback
 from b2kit.attrs import Attrs
 from b2kit.errors import ArgumentError, IoError, SelectionError, WrongTypeError, checked
 
@@ -122,7 +122,7 @@ class Array(_b2kit.ArrayBase, Items):
         >>> crops.shape, crops[1].tolist()
         ((2, 2, 2), [[48, 49], [58, 59]])
         """
-        with telling(progress, "read") as callback:
+        with progress_callback(progress, "read") as callback:
             return self._read_boxes(list(boxes), out, threads, callback)
 
     # Changes.
@@ -416,9 +416,9 @@ class Array(_b2kit.ArrayBase, Items):
         if self._origin != "web" and source is not None:
             newest: Any = source
             newest = newest.afresh()
-            told = newest.identity()
+            newest_identity = newest.identity()
             # Name and size are always present; only further values, such as a tag or a time, identify the content.
-            if len(told) > 2 and told == source.identity():
+            if len(newest_identity) > 2 and newest_identity == source.identity():
                 return False
             args = (newest, *args[1:])
         array = function(*args)
@@ -470,7 +470,7 @@ class Array(_b2kit.ArrayBase, Items):
         >>> b2kit.asarray(np.arange(3)).verify()
         'ok'
         """
-        with telling(progress, "verify") as callback:
+        with progress_callback(progress, "verify") as callback:
             return self._verify(threads, callback)
 
     def close(self) -> None:
@@ -586,7 +586,7 @@ class Edit(_b2kit.EditorBase):
             The axis is out of bounds.
         """
         axis = self._axis(axis)
-        with telling(progress, "append") as callback:
+        with progress_callback(progress, "append") as callback:
             self._append(self._rows(x, axis), axis, callback)
 
     @checked
@@ -617,7 +617,7 @@ class Edit(_b2kit.EditorBase):
         at, length = operator.index(i), self.shape[axis]
         if not -length <= at <= length:
             raise SelectionError(f"position {at} is out of range for axis {axis} of length {length}")
-        with telling(progress, "insert") as callback:
+        with progress_callback(progress, "insert") as callback:
             self._insert(at % length if at < 0 else at, self._rows(x, axis), axis, callback)
 
     @checked
@@ -639,7 +639,7 @@ class Edit(_b2kit.EditorBase):
             A position or the axis is out of range.
         """
         axis = self._axis(axis)
-        with telling(progress, "delete") as callback:
+        with progress_callback(progress, "delete") as callback:
             # From the end, so that the positions still to be removed do not shift.
             for start, stop in reversed(_runs(sel, self.shape[axis], axis)):
                 self._delete(start, stop, axis, callback)

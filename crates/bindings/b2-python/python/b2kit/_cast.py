@@ -88,11 +88,11 @@ def _cast_objects(value: Any, dtype: np.dtype[Any], truncate: bool) -> _Items:
         return _cast_text(items, dtype)
     with np.errstate(all="ignore"):
         found = items.astype(dtype)
-    for item, told in zip(found.flat, items.flat):
-        if dtype.kind in "iub" and item != (int(told) if truncate else told):
-            raise _refused(told, dtype)
-        if dtype.kind in "fc" and np.isinf(item) and abs(told) != float("inf"):
-            raise _refused(told, dtype)
+    for item, given in zip(found.flat, items.flat):
+        if dtype.kind in "iub" and item != (int(given) if truncate else given):
+            raise _refused(given, dtype)
+        if dtype.kind in "fc" and np.isinf(item) and abs(given) != float("inf"):
+            raise _refused(given, dtype)
     return found
 
 

@@ -14,7 +14,7 @@ from b2kit import _b2kit
 from b2kit._array import Array, absolute, as_shape, forget_indexes
 from b2kit._cast import cast
 from b2kit._options import Filter, Options, Path, Shape
-from b2kit._progress import Progress, telling
+from b2kit._progress import Progress, progress_callback
 from b2kit.attrs import INDEXES, as_layers
 from b2kit.errors import (
     ArgumentError,
@@ -348,7 +348,7 @@ def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
     layers = given.get("attrs") is None
     if not layers:
         given["attrs"] = {**a.attrs.asdict(), **given["attrs"]}
-    return _write("copy", path, {**_KEEP, **given}, lambda told: _b2kit.write_joined([a], 0, layers=layers, options=told))
+    return _write("copy", path, {**_KEEP, **given}, lambda options: _b2kit.write_joined([a], 0, layers=layers, options=options))
 
 
 @checked
@@ -396,7 +396,7 @@ def concat(
     if not -ndim <= at < ndim:
         raise SelectionError(f"axis {at} is out of bounds for arrays of {ndim} dimensions")
     given = {**_KEEP, **options}
-    return _write("concat", path, given, lambda told: _b2kit.write_joined(parts, at % ndim, layers=False, options=told))
+    return _write("concat", path, given, lambda options: _b2kit.write_joined(parts, at % ndim, layers=False, options=options))
 
 
 _Buffer = TypeVar("_Buffer")
@@ -654,7 +654,7 @@ def _write(
     """Calls ``write`` with the given options to write an array, and opens it."""
     target = None if path is None else absolute(path)
     options = _options({**_DEFAULTS, **given, "path": target})
-    with telling(given.get("progress"), what) as callback:
+    with progress_callback(given.get("progress"), what) as callback:
         frame = write({**options, "progress": callback})
     if frame is not None:
         return Array(frame, "a", given.get("threads"))
@@ -671,10 +671,10 @@ def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[
 
 def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
     """Converts anything to an array; an explicit type truncates fractions, as in NumPy, but nothing wraps."""
-    told = None if dtype is None else np.dtype(dtype)
-    if told is not None and told.subdtype is None and not told.hasobject and told.kind != "T" and told.itemsize:
-        if told not in (np.dtype("M8"), np.dtype("m8")):
-            return cast(x, told, truncate=True)
+    wanted = None if dtype is None else np.dtype(dtype)
+    if wanted is not None and wanted.subdtype is None and not wanted.hasobject and wanted.kind != "T" and wanted.itemsize:
+        if wanted not in (np.dtype("M8"), np.dtype("m8")):
+            return cast(x, wanted, truncate=True)
     if isinstance(x, np.ma.MaskedArray):
         raise WrongTypeError("a masked array would lose its mask: fill it first")
     # NumPy would create an array of the keys, or of the object.
@@ -717,13 +717,13 @@ def _are_lengths(lengths: Any, ndim: int) -> bool:
 
 def _compression(x: Any) -> dict[str, Any]:
     """Returns codec, level and filters of an array of python-blosc2."""
-    told = getattr(getattr(x, "schunk", None), "cparams", None)
-    if told is None:
+    cparams = getattr(getattr(x, "schunk", None), "cparams", None)
+    if cparams is None:
         return {}
     try:
-        names = [str(filter.name).lower() for filter in told.filters]
-        filters = [(name, meta) for name, meta in zip(names, told.filters_meta) if name != "nofilter"]
-        options = {"codec": str(told.codec.name).lower(), "level": int(told.clevel), "filters": filters}
+        names = [str(filter.name).lower() for filter in cparams.filters]
+        filters = [(name, meta) for name, meta in zip(names, cparams.filters_meta) if name != "nofilter"]
+        options = {"codec": str(cparams.codec.name).lower(), "level": int(cparams.clevel), "filters": filters}
         _b2kit.write_constant([1], np.dtype("u1"), b"0", {**_options({**_DEFAULTS, "path": None, **options}), "progress": None})
     except (AttributeError, TypeError, ValueError):
         # A codec or filter of a plugin.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from b2kit._progress import Progress, telling
+from b2kit._progress import Progress, progress_callback
 from b2kit.errors import ArgumentError, WrongTypeError, checked
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Items:
         >>> a.read(np.s_[:, ::2], out=out) is out, out[2].tolist()
         (True, [8, 10])
         """
-        with telling(progress, "read") as callback:
+        with progress_callback(progress, "read") as callback:
             if out is None:
                 return self._get(sel, "numpy", threads, callback)
             self._read_into(sel, out, threads, callback)

@@ -28,18 +28,18 @@ class Bar(Protocol):
 
 
 @contextmanager
-def telling(progress: Progress, what: str) -> Iterator[Callable[[int, int], object] | None]:
+def progress_callback(progress: Progress, what: str) -> Iterator[Callable[[int, int], object] | None]:
     """Provides the progress callback of an operation while it runs."""
     if progress is None or progress is False:
         yield None
     elif isinstance(progress, Bar) and not isinstance(progress, type):
-        yield _Tqdm(progress).tell
+        yield _Tqdm(progress).show
     elif callable(progress) and not _makes_bars(progress):
         yield progress
     else:
         bar = _bar(what) if progress is True else _Tqdm(_opened(progress, what))
         try:
-            yield bar.tell
+            yield bar.show
         finally:
             bar.close()
 
@@ -66,7 +66,7 @@ class _Tqdm:
     def __init__(self, bar: Any) -> None:
         self.bar = bar
 
-    def tell(self, done: int, total: int) -> None:
+    def show(self, done: int, total: int) -> None:
         if self.bar.total != total:
             self.bar.total = total
         self.bar.update(done - self.bar.n)
@@ -81,15 +81,15 @@ class _Line:
     def __init__(self, what: str) -> None:
         self.what = what
         self.start = time.monotonic()
-        self.told = False
+        self.is_shown = False
 
-    def tell(self, done: int, total: int) -> None:
+    def show(self, done: int, total: int) -> None:
         share = 100 * done // total if total else 100
         seconds = time.monotonic() - self.start
         sys.stderr.write(f"\r{self.what}: {share} % of {total / 2**20:.0f} MiB, {seconds:.0f} s")
         sys.stderr.flush()
-        self.told = True
+        self.is_shown = True
 
     def close(self) -> None:
-        if self.told:
+        if self.is_shown:
             sys.stderr.write("\n")

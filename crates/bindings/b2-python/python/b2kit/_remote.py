@@ -43,24 +43,24 @@ class Fsspec:
     def __init__(self, fs: Any, path: str, url: str | None = None) -> None:
         self.fs, self.path = fs, path
         self.name = url or shown(fs.unstrip_protocol(path))
-        with _told(self.name):
+        with _converted_errors(self.name):
             about = fs.info(path)
         if about.get("size") is None:
             raise IoError(f"{self.name}: the server does not report the size of the file")
         self.size = int(about["size"])
-        told = (about.get(key) for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "created"))
-        self._told = tuple(str(value) for value in told if value is not None)
+        tags = (about.get(key) for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "created"))
+        self._tags = tuple(str(value) for value in tags if value is not None)
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        with _told(self.name):
+        with _converted_errors(self.name):
             return list(self.fs.cat_ranges([self.path] * len(ranges), starts, ends, on_error="raise"))
 
     def identity(self) -> tuple[object, ...]:
-        return (self.name, self.size, *self._told)
+        return (self.name, self.size, *self._tags)
 
     def afresh(self) -> Fsspec:
-        with _told(self.name):
+        with _converted_errors(self.name):
             self.fs.invalidate_cache()
         return Fsspec(self.fs, self.path, self.name)
 
@@ -75,16 +75,16 @@ class Obstore:
         self.store, self.path = store, path
         self.name = f"{type(store).__name__}:{path}"
         self._obstore: Any = importlib.import_module("obstore")
-        with _told(self.name):
+        with _converted_errors(self.name):
             about = self._obstore.head(store, path)
         self.size = int(about["size"])
-        self._told = (str(about.get("e_tag")), str(about.get("last_modified")))
+        self._tags = (str(about.get("e_tag")), str(about.get("last_modified")))
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
         # A call requests only ten concurrently, and neighbours as one range over one connection.
         each = max(10, -(-len(ranges) // 6))
         calls = [ranges[start : start + each] for start in range(0, len(ranges), each)]
-        with _told(self.name):
+        with _converted_errors(self.name):
             if len(calls) < 2:
                 return self._call(ranges)
             with ThreadPoolExecutor(len(calls)) as pool:
@@ -96,7 +96,7 @@ class Obstore:
         return list(self._obstore.get_ranges(self.store, self.path, starts=starts, ends=ends, coalesce=0))
 
     def identity(self) -> tuple[object, ...]:
-        return (self.name, self.size, *self._told)
+        return (self.name, self.size, *self._tags)
 
     def afresh(self) -> Obstore:
         return Obstore(self.store, self.path)
@@ -146,7 +146,7 @@ def _by_url(url: str, scheme: str, storage_options: Mapping[str, Any]) -> Source
         raise UnsupportedError(f"{shown(url)}: URLs are opened by fsspec, which is not installed") from None
     try:
         # Some file systems connect at this point.
-        with _told(shown(url), (ValueError, ImportError)):
+        with _converted_errors(shown(url), (ValueError, ImportError)):
             fs, path = core.url_to_fs(url, **storage_options)
     except ValueError as error:
         if isinstance(error, Error):
@@ -160,7 +160,7 @@ def _by_url(url: str, scheme: str, storage_options: Mapping[str, Any]) -> Source
 
 
 @contextmanager
-def _told(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def _converted_errors(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Converts any exception raised while fetching, except those in ``but``, to one of this package.
 
     ``name`` is shown in its message, so it must not contain passwords.

@@ -151,10 +151,10 @@ def checked(function: _F) -> _F:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError, OverflowError, MemoryError) as error:
-            told = of_python(error)
-            if told is error:
+            converted = of_python(error)
+            if converted is error:
                 raise
-            raise told from error
+            raise converted from error
 
     return cast("_F", call)
 

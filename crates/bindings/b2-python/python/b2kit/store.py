@@ -21,7 +21,7 @@ from b2kit import _b2kit, _repr, hdf5
 from b2kit._array import Array, Inside, _unpickled, absolute, as_shape, file_token, sync_folder
 from b2kit._create import _Items, _regular, asarray, copy_array, zeros
 from b2kit._options import CopyOptions, Options, Path
-from b2kit._progress import Progress, telling
+from b2kit._progress import Progress, progress_callback
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of, source_with
 from b2kit._repr import printable
@@ -233,7 +233,7 @@ class SuperChunk:
         b2kit.errors.DamagedError
             Something is damaged.
         """
-        with telling(progress, "verify") as callback:
+        with progress_callback(progress, "verify") as callback:
             return self._frame().verify(threads, callback)
 
     def close(self) -> None:
@@ -873,10 +873,10 @@ def _kind_of(store: _b2kit.Store, key: str) -> str:
     if store.kind(f"{key}/{_TABLE}") != "member":
         return "group"
     try:
-        told = store.frame(f"{key}/{_TABLE}").attr("kind")
+        kind = store.frame(f"{key}/{_TABLE}").attr("kind")
     except (ValueError, OSError):
         return "group"
-    return "CTable" if told == ("ctable",) else "group"
+    return "CTable" if kind == ("ctable",) else "group"
 
 
 def _kind_of_member(store: _b2kit.Store, key: str) -> str:

@@ -260,7 +260,7 @@ class _Object:
         answer = store.get(path, options={"range": (0, _FIRST)})
         self._first = bytes(answer.buffer())
         self.size = int(answer.meta["size"])
-        self._told = (str(answer.meta.get("e_tag")), str(answer.meta.get("last_modified")))
+        self._tags = (str(answer.meta.get("e_tag")), str(answer.meta.get("last_modified")))
         self._last: tuple[int, bytes] = (self.size, b"")
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[bytes]:
@@ -284,7 +284,7 @@ class _Object:
         return None
 
     def identity(self) -> tuple[object, ...]:
-        return (self.name, self.size, *self._told)
+        return (self.name, self.size, *self._tags)
 
     def afresh(self) -> _Object:
         return _Object(self._store, self._path)
