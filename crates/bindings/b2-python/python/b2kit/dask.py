@@ -30,6 +30,7 @@ import dask
 import dask.array as da
 from b2kit import _b2kit
 from b2kit._array import Array, as_shape, sync_folder
+from b2kit._cast import cast
 from b2kit._create import _DEFAULTS, _options, asarray
 from b2kit.store import open as open_any
 from b2kit.errors import ArgumentError, ExistsError, UnsupportedError, WrongTypeError
@@ -47,7 +48,7 @@ _da: Any = da
 # Suffix of the directory next to the array that holds the parts written by workers.
 _STAGE = ".parts-"
 # Options of `asarray` that are parameters of `to_b2kit` or that it sets itself.
-_NOT_HERE = ("path", "chunks", "attrs", "meta", "overwrite", "sync", "sparse", "threads")
+_NOT_HERE = ("path", "chunks", "attrs", "meta", "overwrite", "sync", "sparse", "threads", "progress")
 
 
 def from_b2kit(a: Array | Path, chunks: Any = None, *, threads: int | None = 1) -> da.Array:
@@ -212,19 +213,20 @@ def planned(
     shape = _chunk_shape(x, chunks)
     items: Any = _aligned(x, shape, rechunk)
     told = {**_DEFAULTS, **options, "chunks": shape}
+    dtype = np.dtype(told.get("dtype") or items.dtype)
     if told["blocks"] is not None:
         told["blocks"] = as_shape(told["blocks"])
     elif items.size:
         # Chosen for the whole array, so that all parts have the same blocks.
         like = {**_options({**told, "path": None}), "progress": None}
-        told["blocks"] = list(Array(_b2kit.write_constant(list(items.shape), items.dtype, None, like)).blocks)
+        told["blocks"] = list(Array(_b2kit.write_constant(list(items.shape), dtype, None, like)).blocks)
     stage = f"{target}{_STAGE}{uuid.uuid4().hex}"
     starts = [_starts(lengths) for lengths in items.chunks]
-    run = _Run(target, stage, items.shape, items.dtype, starts, told, overwrite)
+    run = _Run(target, stage, items.shape, dtype, starts, told, overwrite)
     write = delayed(_write_part, pure=False)
     # If this call made the directory, tasks that still run after a failure must not create it again.
     blocks = items.to_delayed(optimize_graph=optimize)
-    parts = [write(block, stage, run.part_options(), make) for block in blocks.ravel()]
+    parts = [write(block, stage, dtype, run.part_options(), make) for block in blocks.ravel()]
     done: Delayed = delayed(_finish, pure=False)(run, _tree(parts))
     return stage, done
 
@@ -332,12 +334,12 @@ def _joined(*lists: list[str]) -> list[str]:
     return [name for names in lists for name in names]
 
 
-def _write_part(block: Any, stage: str, options: dict[str, Any], make: bool) -> str:
-    """Compresses a partition into a separate file and returns its name."""
+def _write_part(block: Any, stage: str, dtype: np.dtype[Any], options: dict[str, Any], make: bool) -> str:
+    """Compresses a partition into a separate file and returns its name. Its type can differ from the one that Dask knows."""
     name = f"{uuid.uuid4().hex}.b2nd"
     if make:
         os.makedirs(stage, exist_ok=True)
-    asarray(np.asarray(block), os.path.join(stage, name), **options)
+    asarray(cast(block, dtype), os.path.join(stage, name), **options)
     return name
 
 
