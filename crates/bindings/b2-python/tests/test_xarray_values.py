@@ -1,5 +1,6 @@
 """Values that xarray writes survive unchanged: text, numbers and characters, with every way of writing and every engine."""
 
+import datetime
 import os
 import warnings
 
@@ -466,3 +467,25 @@ def test_times_of_other_calendars_are_appended_and_replaced(tmp_path, lazy):
         with pytest.raises((b2kit.Error, ValueError)):
             ds.b2kit.to_store(path, append_dim="x")
         assert listing(path) == before[0] and opened(path).identical(before[1])
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "f8"])
+def test_lazy_times_of_other_calendars_are_written_again(tmp_path, dtype):
+    cftime = pytest.importorskip("cftime", reason="cftime is not installed")
+    bounds = np.array([[cftime.DatetimeNoLeap(2000, month, day) for day in (1, 15)] for month in range(1, 7)])
+    ds = xr.Dataset({"bounds": (("t", "bound"), bounds)}, {"t": range(6)})
+    encoding = {"bounds": {"units": "days since 1990-01-01", "dtype": dtype, "chunks": (2, 2)}}
+    ds.b2kit.to_store(tmp_path / "a.b2d", encoding=encoding)
+    with xr.open_dataset(tmp_path / "a.b2d", chunks={}) as lazy:
+        lazy.b2kit.to_store(tmp_path / "b.b2d")
+        again = opened(tmp_path / "b.b2d")
+        xr.testing.assert_identical(again, ds)
+        assert again.bounds.encoding["units"] == "days since 1990-01-01"
+        hour = datetime.timedelta(hours=1)
+        later = lazy.assign(bounds=lazy.bounds.copy(data=lazy.bounds.data.map_blocks(lambda times: times + hour, dtype=object)))
+        if dtype[0] == "i":
+            with pytest.raises(ValueError):
+                later.b2kit.to_store(tmp_path / "c.b2d")
+        else:
+            later.b2kit.to_store(tmp_path / "c.b2d")
+            xr.testing.assert_identical(opened(tmp_path / "c.b2d"), later.compute())

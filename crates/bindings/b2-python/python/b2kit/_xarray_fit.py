@@ -30,7 +30,7 @@ def wider(told: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
     if told.chunks is None or told.size == 0:
         if _lost(np.asarray(told.values), np.asarray(encoded.values), encoded.attrs, told.encoding) is None:
             return None
-    elif _is_masked(told, encoded) or _is_safe(told.dtype, np.dtype(told.encoding["dtype"])):
+    elif _is_masked(told, encoded) or _are_times(told, encoded.attrs) or _is_safe(told.dtype, np.dtype(told.encoding["dtype"])):
         return None
     encoding = {key: given for key, given in told.encoding.items() if key not in _OF_TYPE}
     for key in _FILLS:
@@ -148,7 +148,12 @@ def _has_short_times(told: Variable) -> bool:
     dtype = told.encoding.get("dtype")
     if dtype is None or dtype is str or np.dtype(dtype).kind not in "iu" or np.dtype(dtype).itemsize == 8:
         return False
-    return told.dtype.kind in "mM" or told.dtype.kind == "O" and "since" in str(told.encoding.get("units"))
+    return told.dtype.kind in "mM" or _are_times(told, told.encoding)
+
+
+def _are_times(items: Any, attrs: Any) -> bool:
+    """Returns whether the items are times of cftime."""
+    return items.dtype.kind == "O" and "since" in str(attrs.get("units"))
 
 
 def _shorter(times: Any, to: np.dtype[Any], told_name: Any) -> Any:
@@ -216,7 +221,7 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
             # Text was parsed.
             return np.ones(given.shape, bool)
         return _lengths(found) >= _lengths(given)
-    if given.dtype.kind == "O" and "since" in str(attrs.get("units")):
+    if _are_times(given, attrs):
         return _same_times(given, found, attrs)
     if given.dtype.kind == "O":
         objects = [item is None or item != item or item == of for item, of in zip(given.tolist(), found.tolist())]
