@@ -489,3 +489,44 @@ def test_lazy_times_of_other_calendars_are_written_again(tmp_path, dtype):
         else:
             later.b2kit.to_store(tmp_path / "c.b2d")
             xr.testing.assert_identical(opened(tmp_path / "c.b2d"), later.compute())
+
+
+TEXTS = [np.array(["foo", "a", "c"]), np.array([b"foo", b"a", b"c"])]
+if hasattr(np.dtypes, "StringDType"):
+    TEXTS.append(np.array(["foo", "a", "c"], np.dtypes.StringDType(na_object=np.nan)))
+
+
+@lazily
+@pytest.mark.parametrize("texts", TEXTS)
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_texts_are_empty(tmp_path, lazy, texts, missing):
+    """Whether the type was read from a file, is asked for, or is that of the store."""
+    path, empty = tmp_path / "a.b2d", texts.tolist()[0][:0]
+    ds = xr.Dataset({"s": ("x", texts)}, {"x": [0, 1, 2]})
+    ds.b2kit.to_store(path)
+    with xr.open_dataset(path, chunks={} if lazy else None) as there:
+        there.reindex(x=[0, 2, 7]).b2kit.to_store(tmp_path / "b.b2d")
+    assert opened(tmp_path / "b.b2d").s.values.tolist() == [*texts[[0, 2]], empty]
+    if texts.dtype.kind == "T" and missing is None:
+        return
+    parts = np.array([texts[0], missing], texts.dtype if texts.dtype.kind == "T" else object)
+    new = maybe_lazy(xr.Dataset({"s": ("x", parts)}, {"x": [3, 4]}), lazy)
+    for dtype in None, f"{texts.dtype.kind.replace('T', 'U')}5":
+        new.b2kit.to_store(tmp_path / "c.b2d", mode="w", encoding={"s": {} if dtype is None else {"dtype": dtype}})
+        assert opened(tmp_path / "c.b2d").s.values.tolist() == [texts[0], empty]
+    new.b2kit.to_store(path, append_dim="x")
+    new.drop_vars("x").b2kit.to_store(path, region={"x": slice(1, 3)})
+    assert opened(path).s.values.tolist() == [texts[0], texts[0], empty, texts[0], empty]
+
+
+@lazily
+def test_missing_booleans(tmp_path, lazy):
+    path = tmp_path / "a.b2d"
+    xr.Dataset({"b": ("x", [True, False])}).b2kit.to_store(path)
+    with xr.open_dataset(path, chunks={} if lazy else None) as there:
+        shifted = there.shift(x=1)
+        shifted.b2kit.to_store(tmp_path / "b.b2d")
+        np.testing.assert_array_equal(opened(tmp_path / "b.b2d").b, [np.nan, 1])
+        with pytest.raises(ValueError, match="nan does not fit"):
+            shifted.load().b2kit.to_store(path, append_dim="x")
+    assert opened(path).b.values.tolist() == [True, False]

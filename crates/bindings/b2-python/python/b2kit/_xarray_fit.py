@@ -6,6 +6,7 @@ import importlib
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from xarray.core.variable import Variable
 
 from b2kit._cast import cast as to_dtype
@@ -79,6 +80,32 @@ def fill_of(value: Any, dtype: np.dtype[Any]) -> Any:
 def told_dtype(attrs: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Returns the dtype in which xarray gets items: with ``_Unsigned`` in native order, since it reads fill values in no other."""
     return dtype.newbyteorder("=") if "_Unsigned" in attrs else dtype
+
+
+def with_texts(variable: Variable) -> Variable:
+    """Returns the variable with empty texts for missing ones, which xarray converts to ``nan``; unless it has a fill value."""
+    dtype = variable.encoding.get("dtype")
+    is_inferred = dtype is None or dtype is str
+    kind = "U" if is_inferred else np.dtype(dtype).kind
+    # xarray fills missing objects if it infers the type.
+    is_text = variable.dtype.kind == "T" or variable.dtype.kind == "O" and not is_inferred
+    if not is_text or kind not in "US" or any(variable.encoding.get(key) is not None for key in _FILLS):
+        return variable
+    empty, data = b"" if kind == "S" else "", cast("Any", variable._data)
+    if variable.chunks is None:
+        data = _filled(variable.values, empty)
+    else:
+        from dask.array.core import map_blocks
+
+        lazy: Any = map_blocks
+        data = lazy(_filled, data, empty=empty, dtype=object, meta=np.empty((0,) * variable.ndim, object))
+    return Variable(variable.dims, data, variable.attrs, variable.encoding, fastpath=True)
+
+
+def _filled(items: Any, empty: str | bytes) -> Any:
+    found = np.array(items, object)
+    found[pd.isnull(found)] = empty
+    return found
 
 
 def with_fine_times(name: Any, variable: Variable) -> Variable:
@@ -224,7 +251,8 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
     if _are_times(given, attrs):
         return _same_times(given, found, attrs)
     if given.dtype.kind == "O":
-        objects = [item is None or item != item or item == of for item, of in zip(given.tolist(), found.tolist())]
+        can_miss = found.dtype.kind not in "biu" or any(key in attrs for key in _FILLS)
+        objects = [can_miss if item is None or item != item else item == of for item, of in zip(given.tolist(), found.tolist())]
         return np.array(objects, bool)
     unsigned = str(attrs.get("_Unsigned", encoding.get("_Unsigned", "")))
     if found.dtype.kind in "iu" and unsigned in ("true", "false"):

@@ -213,7 +213,7 @@ def planned(
     shape = _chunk_shape(x, chunks)
     items: Any = _aligned(x, shape, rechunk)
     told = {**_DEFAULTS, **options, "chunks": shape}
-    dtype = np.dtype(told.get("dtype") or items.dtype)
+    dtype = np.dtype(items.dtype if told.get("dtype") is None else told["dtype"])
     if told["blocks"] is not None:
         told["blocks"] = as_shape(told["blocks"])
     elif items.size:

@@ -247,7 +247,7 @@ class DataStore(WritableCFDataStore):
     def encode(self, variables: Any, attributes: Any) -> Any:
         """Encodes variables. A type that was read from a file becomes wider where values do not fit."""
         encode: Any = super().encode
-        variables = {key: _xarray_fit.with_fine_times(key, variable) for key, variable in variables.items()}
+        variables = {key: _xarray_fit.with_fine_times(key, _xarray_fit.with_texts(variable)) for key, variable in variables.items()}
         told = {key: _xarray_fit.with_long_times(variable) for key, variable in variables.items()}
         encoded, attrs = encode(told, attributes)
         wider = {key: _xarray_fit.wider(told[key], encoded[key], key in self.fixed) for key in told}
