@@ -530,3 +530,17 @@ def test_missing_booleans(tmp_path, lazy):
         with pytest.raises(ValueError, match="nan does not fit"):
             shifted.load().b2kit.to_store(path, append_dim="x")
     assert opened(path).b.values.tolist() == [True, False]
+
+
+@lazily
+@pytest.mark.parametrize("kind", "mM")
+@pytest.mark.parametrize("dtype", ["8[ns]", "8[s]", "u8", "f4"])
+def test_types_of_times_in_the_encoding(tmp_path, lazy, kind, dtype):
+    """Of any kind, in units that differ from those of the times, and of which Dask knows another type."""
+    times = np.array([0, 48, 96], "m8[h]").astype("m8[us]") + np.array(0, f"{kind}8[us]")
+    units = "days" + " since 1970-01-01" * (kind == "M")
+    ds = maybe_lazy(xr.Dataset({"t": ("x", times)}), lazy)
+    dtype = kind + dtype if dtype[0] == "8" else dtype
+    ds.b2kit.to_store(tmp_path / "a.b2d", encoding={"t": {"dtype": dtype, "units": units}})
+    found = opened(tmp_path / "a.b2d", decode_timedelta=True)
+    assert (found.t.values == times).all() and found.t.dtype.kind == kind and found.t.encoding["units"] == units

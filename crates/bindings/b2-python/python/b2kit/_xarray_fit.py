@@ -139,7 +139,7 @@ def _finer(times: Any, to: np.dtype[Any], of_variable: Any) -> Any:
 
 
 def with_long_times(told: Variable) -> Variable:
-    """Returns the variable with integers of 8 bytes for times, since xarray wraps them in shorter ones."""
+    """Returns the variable with integers of 8 bytes for times, since xarray wraps them in shorter ones and changes their units in others."""
     if not _has_short_times(told):
         return told
     made = told.copy(deep=False)
@@ -152,6 +152,8 @@ def with_short_times(name: Any, told: Variable, encoded: Variable, is_fixed: boo
     if not _has_short_times(told) or encoded.dtype.kind not in "iu":
         return encoded
     dtype = np.dtype(told.encoding["dtype"])
+    if dtype.kind in "mM":
+        return encoded
     data: Any
     if encoded.chunks is None:
         try:
@@ -173,7 +175,7 @@ def with_short_times(name: Any, told: Variable, encoded: Variable, is_fixed: boo
 
 def _has_short_times(told: Variable) -> bool:
     dtype = told.encoding.get("dtype")
-    if dtype is None or dtype is str or np.dtype(dtype).kind not in "iu" or np.dtype(dtype).itemsize == 8:
+    if dtype is None or dtype is str or np.dtype(dtype).kind not in "iumM" or np.dtype(dtype).str[1:] == "i8":
         return False
     return told.dtype.kind in "mM" or _are_times(told, told.encoding)
 
