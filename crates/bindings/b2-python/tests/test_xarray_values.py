@@ -491,9 +491,9 @@ def test_lazy_times_of_other_calendars_are_written_again(tmp_path, dtype):
             xr.testing.assert_identical(opened(tmp_path / "c.b2d"), later.compute())
 
 
-TEXTS = [np.array(["foo", "a", "c"]), np.array([b"foo", b"a", b"c"])]
+TEXTS = [np.array(["föö", "a", "c"]), np.array([b"foo", b"a", b"c"])]
 if hasattr(np.dtypes, "StringDType"):
-    TEXTS.append(np.array(["foo", "a", "c"], np.dtypes.StringDType(na_object=np.nan)))
+    TEXTS.append(np.array(["föö", "a", "c"], np.dtypes.StringDType(na_object=np.nan)))
 
 
 @lazily
@@ -513,6 +513,9 @@ def test_missing_texts_are_empty(tmp_path, lazy, texts, missing):
     new = maybe_lazy(xr.Dataset({"s": ("x", parts)}, {"x": [3, 4]}), lazy)
     for dtype in None, f"{texts.dtype.kind.replace('T', 'U')}5":
         new.b2kit.to_store(tmp_path / "c.b2d", mode="w", encoding={"s": {} if dtype is None else {"dtype": dtype}})
+        assert opened(tmp_path / "c.b2d").s.values.tolist() == [texts[0], empty]
+    if texts.dtype.kind != "S":
+        new.b2kit.to_store(tmp_path / "c.b2d", mode="w", encoding={"s": {"dtype": "S1"}})
         assert opened(tmp_path / "c.b2d").s.values.tolist() == [texts[0], empty]
     new.b2kit.to_store(path, append_dim="x")
     new.drop_vars("x").b2kit.to_store(path, region={"x": slice(1, 3)})

@@ -85,7 +85,8 @@ def told_dtype(attrs: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def with_texts(variable: Variable) -> Variable:
     """Returns the variable with empty texts for missing ones, which xarray converts to ``nan``; unless it has a fill value."""
     dtype = variable.encoding.get("dtype")
-    is_inferred = dtype is None or dtype is str
+    # Also for characters of netCDF.
+    is_inferred = dtype is None or dtype is str or np.dtype(dtype) == "S1"
     kind = "U" if is_inferred else np.dtype(dtype).kind
     # xarray fills missing objects if it infers the type.
     is_text = variable.dtype.kind == "T" or variable.dtype.kind == "O" and not is_inferred
