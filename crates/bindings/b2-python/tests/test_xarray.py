@@ -512,3 +512,13 @@ def test_attributes_keep_their_order(tmp_path):
             b2kit.open_group(tmp_path / "a.b2d").save(tmp_path / "copy.b2z", overwrite=True)
             with xr.open_dataset(tmp_path / "copy.b2z", group=group) as found:
                 assert list(found.attrs) == names
+
+
+@pytest.mark.parametrize("dims", [["x", "y"], "x", 1])
+def test_attributes_do_not_name_dimensions(tmp_path, dims):
+    """As Zarr stores keep them that were converted from version 2."""
+    ds = xr.Dataset({"v": (("y", "x"), np.ones((2, 2)), {"_ARRAY_DIMENSIONS": dims, "units": "K"})})
+    ds.b2kit.to_store(tmp_path / "a.b2d")
+    ds.b2kit.to_store(tmp_path / "a.b2d", append_dim="y")
+    with xr.open_dataset(tmp_path / "a.b2d") as again:
+        assert again.sizes == {"y": 4, "x": 2} and again.v.dims == ("y", "x") and again.v.attrs == {"units": "K"}

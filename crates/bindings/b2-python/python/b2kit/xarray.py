@@ -294,7 +294,8 @@ class DataStore(WritableCFDataStore):
         for key, variable in variables.items():
             name = _variable_name(key)
             options = _compression(name, variable, key in check_encoding_set)
-            attrs = {_text(attr): _attribute(value) for attr, value in variable.attrs.items()}
+            # Attributes read from other formats may name other dimensions.
+            attrs = {_text(attr): _attribute(value) for attr, value in variable.attrs.items() if attr != _DIMS}
             told = {_DIMS: [_text(dim) for dim in variable.dims], **attrs}
             self.writes.append(_Write(name, variable, told, options))
         if not self._deferred:
