@@ -363,6 +363,9 @@ def one(file, group, n, libver):
     if chance(0.4) and dtype.kind in "iuf" and dtype.subdtype is None:
         dcpl.set_fill_value(np.array(pick([0, 7, 100]), dtype))
         about.append("fill value")
+    elif chance(0.4) and "texts of variable length" in about:
+        dcpl.set_fill_value(np.array("fill 0", kind))
+        about.append("fill value")
     path = f"d{n}"
     space = h5py.h5s.create_simple(shape, tuple(h5py.h5s.UNLIMITED if m is None else m for m in most)) if ndim else h5py.h5s.create(h5py.h5s.SCALAR)
     data = h5py.Dataset(h5py.h5d.create(group.id, path.encode(), h5py.h5t.py_create(dtype, logical=True), space, dcpl))

@@ -382,6 +382,7 @@ h5("unwritten_fill", "never written, with a fill value", lambda g: g.create_data
 h5("unwritten_chunks", "chunks never written", lambda g: g.create_dataset("data", shape=(20, 30), dtype="<f8", chunks=(6, 7), fillvalue=np.nan))
 h5("unwritten_latest", "chunks never written, latest", lambda g: g.create_dataset("data", shape=(20, 30), dtype="<i4", chunks=(6, 7), fillvalue=3), **latest)
 h5("unwritten_extensible", "chunks never written, extensible", lambda g: g.create_dataset("data", shape=(20, 30), dtype="<i4", chunks=(6, 7), maxshape=(None, 30), fillvalue=3), **latest)
+h5("unwritten_text", "text of variable length, never written, with a fill value", lambda g: g.create_dataset("data", shape=(20, 30), dtype=h5py.string_dtype(), chunks=(6, 7), fillvalue="nie"))
 
 
 def partly(dtype, fill, part, **options):

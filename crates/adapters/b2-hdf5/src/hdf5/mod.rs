@@ -337,8 +337,7 @@ impl Hdf5 {
             return Err(Hdf5Error::unsupported(path, "a virtual data set, whose items are in others"));
         }
         let items = Items::new(&kind, self.below.offset_size).map_err(unfit(path))?;
-        // The fill value of texts of variable length is always empty.
-        let fill = fill.filter(|_| !items.is_long_text);
+        let fill = fill.filter(|fill| fill.len() == items.stored || !items.is_long_text);
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
             return Err(wrong("fill value"));
         }
