@@ -102,6 +102,7 @@ def compare_data(theirs, own):
     for name in PROPERTIES:
         compare(lambda thing, name=name: getattr(thing, name), theirs, own)
     assert str(theirs.dtype) == str(own.dtype)
+    compare(lambda thing: thing.id.get_storage_size(), theirs, own)
     for key in ((), ..., 0, slice(1, 3)):
         compare(lambda thing, key=key: thing[key], theirs, own)
     if theirs.chunks is not None:

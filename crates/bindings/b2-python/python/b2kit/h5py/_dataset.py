@@ -176,9 +176,11 @@ class DatasetID(ObjectID):
         return chunk.filter_mask, view[: len(data)]
 
     def get_storage_size(self) -> int:
-        """Return the size of the items in the file, in bytes."""
-        dataset = self._dataset
-        return 0 if dataset.shape is None or dataset._description["layout"] in ("virtual", "external") else dataset._data.cbytes
+        """Return the size of the stored items, in bytes."""
+        dataset, layout = self._dataset, self._dataset._description["layout"]
+        if dataset.shape is None or layout == "virtual":
+            return 0
+        return int(dataset.size * dataset._kind.stored.itemsize if layout == "external" else dataset._data.cbytes)
 
     def get_offset(self) -> int | None:
         """Return the position of the items in the file if they are contiguous, otherwise None."""
