@@ -140,11 +140,6 @@ impl<W: Write + Seek + Send> Writer<W> {
         Ok(())
     }
 
-    /// Returns the attributes that HDF5 cannot represent and that were left out: paths, names and reasons.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
-    }
-
     fn unsupported(path: &str, what: impl Into<String>) -> Hdf5Error {
         Hdf5Error::unsupported(path, what)
     }
@@ -395,11 +390,12 @@ impl<W: Write + Seek + Send> Writer<W> {
         Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new(), unlimited: Vec::new() })
     }
 
-    /// Writes the rest, and returns the writer, which is not flushed.
+    /// Writes the rest. Returns the writer, which is not flushed, and what HDF5 cannot represent and was left out: paths, names and
+    /// reasons.
     ///
     /// # Errors
     /// Fails if it cannot be written.
-    pub fn finish(mut self) -> Result<W, Hdf5Error> {
+    pub fn finish(mut self) -> Result<(W, Vec<String>), Hdf5Error> {
         self.add_scales()?;
         self.align()?;
         // Once for the sizes, once with the addresses.
@@ -429,7 +425,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         let start = header::superblock(root, self.at);
         let written = self.out.seek(SeekFrom::Start(0)).and_then(|_| self.out.write_all(&start));
         written.map_err(Hdf5Error::write(&self.name))?;
-        Ok(self.out)
+        Ok((self.out, self.left_out))
     }
 }
 

@@ -18,7 +18,7 @@ fn written() -> File {
     let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
     writer.group("/zeta", &[]).unwrap();
     writer.array("/alpha/x", &array, Codec::Gzip(6)).unwrap();
-    let bytes: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().into_inner()));
+    let bytes: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().0.into_inner()));
     File::from_reader(bytes, "memory", &Limits::default()).unwrap()
 }
 

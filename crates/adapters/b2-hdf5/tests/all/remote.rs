@@ -60,7 +60,7 @@ fn one_item_takes_few_requests() {
             writer.group(&format!("group{n}"), &[("units".into(), "K".into())]).unwrap();
         }
         writer.array("group7/deep/data", &array, codec).unwrap();
-        let file: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().into_inner()));
+        let file: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().0.into_inner()));
         let (item, requests, bytes) = one_item(file, "/group7/deep/data", None);
         let n = (20 * 100 + 50) * 100 + 50_u32;
         assert_eq!(item, (n ^ 0x5A5A_5A5A).to_le_bytes(), "{codec:?}");

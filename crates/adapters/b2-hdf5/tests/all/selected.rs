@@ -31,7 +31,7 @@ fn selections_are_those_of_the_array() {
             let array = NdArray::from_bytes(builder.to_bytes(&items[..]).unwrap()).unwrap();
             let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
             writer.array("data", &array, codec).unwrap();
-            let file: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().into_inner()));
+            let file: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().0.into_inner()));
             let file = File::from_reader(file, "memory", &Limits::default()).unwrap();
             let data = file.data_set("data").unwrap();
             let outline = data.outline().unwrap();
@@ -75,7 +75,7 @@ fn wrong_and_damaged_selections_are_errors() {
     let array = NdArray::from_bytes(builder.to_bytes(&items).unwrap()).unwrap();
     let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
     writer.array("data", &array, Codec::Gzip(1)).unwrap();
-    let mut bytes = writer.finish().unwrap().into_inner();
+    let mut bytes = writer.finish().unwrap().0.into_inner();
     let open = |bytes: &[u8]| {
         let file =
             File::from_reader(Arc::new(Bytes::copy_from_slice(bytes)), "memory", &Limits::default()).unwrap();

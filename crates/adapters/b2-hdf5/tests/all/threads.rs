@@ -15,7 +15,7 @@ use bytes::Bytes;
 fn stored(array: &NdArray, codec: Codec) -> Bytes {
     let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
     writer.array("data", array, codec).unwrap();
-    writer.finish().unwrap().into_inner().into()
+    writer.finish().unwrap().0.into_inner().into()
 }
 
 fn open(file: Arc<dyn ReadAt>) -> DataSet {

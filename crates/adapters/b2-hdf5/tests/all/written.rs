@@ -146,10 +146,10 @@ fn write_kinds(folder: &Path) -> Vec<serde_json::Value> {
         }
         let array = array("<i4", &[6], &[6], &attrs());
         writer.array("attrs", &array, codec).unwrap();
-        let [array, map] = writer.left_out() else { panic!("{:?}", writer.left_out()) };
+        let (_, left_out) = writer.finish().unwrap();
+        let [array, map] = &left_out[..] else { panic!("{left_out:?}") };
         assert!(array.contains("attribute square: an array of 2 dimensions"), "{array}");
         assert!(map.contains("attribute map: a map"), "{map}");
-        writer.finish().unwrap();
     }
     entries
 }
@@ -159,7 +159,7 @@ fn dims(names: &[&str]) -> (&'static str, Value) {
 }
 
 /// Writes a file with dimensions that have names.
-fn write_dims(path: &Path, codec: Codec) -> Vec<String> {
+fn write_dims(path: &Path, codec: Codec) {
     let mut writer = Writer::new(fs::File::create(path).unwrap(), "dims").unwrap();
     let mut put = |name: &str, dtype: &str, shape: &[u64], more: &[(&str, Value)]| {
         let chunks: Vec<u32> = shape.iter().map(|&length| (length as u32).min(3)).collect();
@@ -176,10 +176,9 @@ fn write_dims(path: &Path, codec: Codec) -> Vec<String> {
     // In a group: a dimension of the group around it, one of its own, and one whose name means something else.
     put("inner/wind", "<f4", &[5, 7], &[dims(&["lat", "level"]), kelvin]);
     put("inner/odd", "<f4", &[8], &[dims(&["wind"])]);
-    let left_out = writer.left_out().to_vec();
-    assert_eq!(left_out, Vec::<String>::new());
-    writer.finish().unwrap();
-    left_out
+    let (_, left_out) = writer.finish().unwrap();
+    let [odd] = &left_out[..] else { panic!("{left_out:?}") };
+    assert!(odd.starts_with("/inner/odd: dimension \"wind\" of length 8"), "{odd}");
 }
 
 /// Writes all files. Returns what is in those of `write_kinds`.
@@ -198,7 +197,7 @@ fn many_data_sets_are_opened_one_after_the_other() {
     for n in 0..3000 {
         writer.array(&format!("/a{n}"), &one, Codec::None).unwrap();
     }
-    let bytes = writer.finish().unwrap().into_inner();
+    let bytes = writer.finish().unwrap().0.into_inner();
     let file = File::from_reader(std::sync::Arc::new(bytes::Bytes::from(bytes)), "many", &Default::default());
     let file = file.unwrap();
     for n in (0..3000).rev() {
@@ -286,8 +285,7 @@ fn netcdf_opens_what_is_written_for_it() {
         let square = array("<f4", &[3, 4], &[3, 4], &[dims(dims_of)]);
         writer.group("/", &[(attr.to_owned(), 1.into())]).unwrap();
         writer.array(name, &square, Codec::None).map_err(|error| error.to_string())?;
-        let left_out = writer.left_out().join("; ");
-        writer.finish().map(|_| left_out).map_err(|error| error.to_string())
+        writer.finish().map(|(_, left_out)| left_out.join("; ")).map_err(|error| error.to_string())
     };
     let (fits, long) = ("n".repeat(255), "n".repeat(256));
     assert_eq!(write(&fits, &["x", "y"], &fits, true).unwrap(), "");
@@ -326,7 +324,7 @@ fn what_cannot_be_written_is_named() {
         assert!(error.contains(what), "{dtype}: {error}");
     }
     // A refused array leaves nothing behind, and the rest is written.
-    let bytes = writer.finish().unwrap().into_inner();
+    let bytes = writer.finish().unwrap().0.into_inner();
     let file = File::from_reader(
         std::sync::Arc::new(bytes::Bytes::from(bytes)),
         "memory",

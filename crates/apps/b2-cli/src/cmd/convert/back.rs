@@ -129,8 +129,8 @@ impl Job<'_> {
                 }
                 ArrayInput::Store(store) => self.put_all(&mut writer, store, stored)?,
             };
-            writer.left_out().iter().for_each(|what| self.note(&format!("{what}: left out")));
-            let inner = writer.finish()?;
+            let (inner, left_out) = writer.finish()?;
+            left_out.iter().for_each(|what| self.note(&format!("{what}: left out")));
             inner
                 .into_inner()
                 .map_err(|error| error.into_error())
