@@ -147,8 +147,21 @@ impl Attribute {
             let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
             return Ok(Self::new(name, datatypes::integer(8, true, false), &shape, Content::Bytes(bytes)));
         }
+        let large: Option<Vec<u64>> = items.iter().map(Value::as_u64).collect();
+        if let Some(numbers) = large {
+            let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            return Ok(Self::new(name, datatypes::integer(8, false, false), &shape, Content::Bytes(bytes)));
+        }
         let floats: Option<Vec<f64>> = items.iter().map(Value::as_f64).collect();
         let numbers = floats.ok_or("a list of neither numbers nor texts")?;
+        let most = 1 << f64::MANTISSA_DIGITS;
+        let is_exact = |item: &Value| match (item.as_i64(), item.as_u64()) {
+            (Some(number), _) => number.unsigned_abs() <= most,
+            (None, number) => number.is_none_or(|number| number <= most),
+        };
+        if !items.iter().all(is_exact) {
+            return Err("a list of integers that no type of HDF5 holds together".into());
+        }
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let datatype = datatypes::float(8, false).unwrap_or_default();
         Ok(Self::new(name, datatype, &shape, Content::Bytes(bytes)))

@@ -278,6 +278,28 @@ fn attributes_and_scales_come_back() {
 }
 
 #[test]
+fn lists_of_integers_are_exact_or_named() {
+    let list = |numbers: [Value; 2]| Value::Array(numbers.to_vec());
+    let own: [(&str, Value); 3] = [
+        ("large", list([u64::MAX.into(), 1.into()])),
+        ("mixed", list([u64::MAX.into(), (-1).into()])),
+        ("rounded", list([((1_i64 << 53) + 1).into(), 0.5.into()])),
+    ];
+    let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "memory").unwrap();
+    writer.array("a", &array("<i4", &[3], &[3], &own), Codec::None).unwrap();
+    let (bytes, left_out) = writer.finish().unwrap();
+    let [mixed, rounded] = &left_out[..] else { panic!("{left_out:?}") };
+    assert!(mixed.starts_with("/a: attribute mixed: a list of integers"), "{mixed}");
+    assert!(rounded.starts_with("/a: attribute rounded: a list of integers"), "{rounded}");
+    let bytes = std::sync::Arc::new(bytes::Bytes::from(bytes.into_inner()));
+    let file = File::from_reader(bytes, "memory", &Default::default()).unwrap();
+    let data = file.data_set("a").unwrap();
+    let [(_, Value::Ext(46, large))] = data.attrs() else { panic!("{:?}", data.attrs()) };
+    let items = [u64::MAX.to_le_bytes(), 1_u64.to_le_bytes()].concat();
+    assert!(large.windows(3).any(|part| part == b"<u8") && large.ends_with(&items), "{large:?}");
+}
+
+#[test]
 fn netcdf_opens_what_is_written_for_it() {
     let write = |name: &str, dims_of: &[&str], attr: &str, netcdf: bool| {
         let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "memory").unwrap();
