@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 
 use super::bytes::UNDEFINED;
 use super::values::Attribute;
-use super::writer::{Data, Kind, UNLIMITED, Writer};
+use super::writer::{Data, Kind, OF_SCALE, UNLIMITED, Writer};
 use super::{datatypes, header};
 use crate::Hdf5Error;
 
@@ -69,6 +69,9 @@ impl<W: Write + Seek + Send> Writer<W> {
             if (1..header::LONGEST - 256).contains(&list.len()) {
                 first.push(list);
             }
+            let taken = node.attributes.extract_if(.., |own| OF_SCALE.contains(&&*own.name));
+            let what = "dimension scales have one of their own";
+            self.left_out.extend(taken.map(|own| format!("{}: attribute {}: {what}", node.path, own.name)));
             node.attributes.splice(0..0, first);
         }
         Ok(())

@@ -86,7 +86,9 @@ pub(super) struct Data {
 const DIMENSIONS: &str = attrs::DIMENSIONS;
 const REST: &str = "attrs";
 /// Attributes with a different meaning in HDF5.
-const RESERVED: [&str; 5] = ["CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_ARRAY_ORDER"];
+const RESERVED: [&str; 3] = ["DIMENSION_LIST", "REFERENCE_LIST", "_ARRAY_ORDER"];
+/// Those that only a scale has for itself.
+pub(super) const OF_SCALE: [&str; 2] = ["CLASS", "NAME"];
 
 impl<W: Write + Seek + Send> Writer<W> {
     /// Starts a file. `name` is its name in errors.
@@ -185,8 +187,13 @@ impl<W: Write + Seek + Send> Writer<W> {
 
     fn add_attributes(&mut self, node: usize, attrs: &[(String, Value)], dtype: Option<&Dtype>) {
         let Some(node) = self.nodes.get_mut(node) else { return };
+        let is_scale =
+            attrs.iter().any(|(name, value)| name == "CLASS" && value.as_str() == Some("DIMENSION_SCALE"));
         for (name, value) in attrs {
             if name == DIMENSIONS || name == attrs::CHARACTERS || RESERVED.contains(&&**name) {
+                continue;
+            }
+            if is_scale && OF_SCALE.contains(&&**name) {
                 continue;
             }
             let allowed = match refused_by_netcdf(name).filter(|_| self.netcdf) {

@@ -300,6 +300,28 @@ fn lists_of_integers_are_exact_or_named() {
 }
 
 #[test]
+fn attributes_with_names_of_scales_are_kept_unless_it_is_a_scale() {
+    let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "memory").unwrap();
+    let own: [(&str, Value); 2] = [("CLASS", "IMAGE".into()), ("NAME", 5.into())];
+    let owned: Vec<_> = own.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    writer.group("/", &owned).unwrap();
+    let mut put = |name: &str, attrs: &[(&str, Value)]| {
+        writer.array(name, &array("<i4", &[3], &[3], attrs), Codec::None).unwrap();
+    };
+    put("image", &own);
+    put("former", &[("CLASS", "DIMENSION_SCALE".into()), ("NAME", "former".into())]);
+    put("x", &[dims(&["x"]), own[0].clone()]);
+    let (bytes, left_out) = writer.finish().unwrap();
+    assert_eq!(left_out, ["/x: attribute CLASS: dimension scales have one of their own"]);
+    let bytes = std::sync::Arc::new(bytes::Bytes::from(bytes.into_inner()));
+    let file = File::from_reader(bytes, "memory", &Default::default()).unwrap();
+    assert_eq!(file.group_attrs("/").unwrap().values, owned);
+    assert_eq!(file.data_set("image").unwrap().attrs(), owned);
+    assert_eq!(file.data_set("former").unwrap().attrs(), []);
+    assert_eq!(file.data_set("x").unwrap().attrs().len(), 1);
+}
+
+#[test]
 fn netcdf_opens_what_is_written_for_it() {
     let write = |name: &str, dims_of: &[&str], attr: &str, netcdf: bool| {
         let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "memory").unwrap();
