@@ -550,6 +550,7 @@ def test_numbers_are_converted_as_hdf5_does_it(tmp_path):
             if np.dtype(kind).kind != "f":
                 items = np.clip(items, max(np.iinfo(kind).min, -1e13), min(np.iinfo(kind).max, 1e13))
             file[kind] = items.astype(kind)
+            file.create_dataset(f"single {kind}", (), kind, data=items[0].astype(kind))
         file["compound"] = np.array([(70000, 1e9, -3), (-5, -1e9, 4)] * 2, [("a", "i4"), ("b", "f4"), ("c", "i1")])
         file["complex"], file["texts"], file["fixed"] = np.arange(3) * 1j, ["a", "bc"], np.array([b"abc", b"d"])
         file.create_dataset("sequence", (), h5py.vlen_dtype("i4"))[()] = np.arange(3)
@@ -566,6 +567,8 @@ def test_numbers_are_converted_as_hdf5_does_it(tmp_path):
                     own[name].read_direct(found[1])
                     assert same(*found), (name, kind)
                     compare(lambda thing, name=name, kind=kind: np.asarray(thing[name], kind), theirs, own)
+                    for index in (3, -2):
+                        compare(lambda thing, name=name, kind=kind, index=index: thing[name].astype(kind)[index], theirs, own)
         found = [np.empty((), object) for _ in range(2)]
         theirs["sequence"].read_direct(found[0])
         own["sequence"].read_direct(found[1])

@@ -746,6 +746,9 @@ class _View:
         if isinstance(found, Empty):
             return Empty(self._empty)
         array = np.empty((), object) if isinstance(found, (bytes, str)) and self._dataset.dtype.kind == "O" else np.asarray(found)
+        if isinstance(found, np.number):
+            # It has lost the byte order of the data set, by which HDF5 converts.
+            array = array.astype(self._dataset.dtype)
         if array.dtype.kind == "O" and isinstance(found, (bytes, str)):
             array[()] = found
         changed = self._change(array)

@@ -825,7 +825,8 @@ def _clipped(array: np.ndarray[Any, Any], dtype: _Dtype) -> np.ndarray[Any, Any]
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     if array.dtype.kind != "f":
         own = np.iinfo(array.dtype)
-        return np.asarray(np.clip(array, max(least, own.min), min(most, own.max)).astype(dtype))
+        # NumPy clips an array without dimensions to a number, which has the byte order of the machine.
+        return np.asarray(np.clip(array, max(least, own.min), min(most, own.max))).astype(dtype)
     with np.errstate(all="ignore"):
         # The largest integer may not be a float: what is above becomes it afterwards.
         wide = array if array.dtype.itemsize >= 8 else array.astype("f8")
