@@ -98,7 +98,7 @@ impl DataSet {
     ) -> Self {
         let dims = variable.dims.iter().map(|name| name.as_str().into()).collect();
         let mut values = vec![(attrs::DIMENSIONS.to_owned(), Value::Array(dims))];
-        values.extend(variable.attrs.iter().cloned());
+        values.extend(variable.attrs.iter().filter(|(name, _)| name != attrs::DIMENSIONS).cloned());
         mark_characters(&mut values, Some(&variable.dtype));
         Self {
             path,

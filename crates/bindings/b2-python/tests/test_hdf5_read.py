@@ -272,3 +272,23 @@ def test_xarray_opens_them(path):
     np.testing.assert_array_equal(tree["group/data"], items)
     with pytest.raises(b2kit.errors.ArgumentError, match="no group"):
         xr.open_dataset(path, engine="b2kit", group="no")
+
+
+@pytest.mark.parametrize("format", ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
+def test_an_attribute_does_not_name_the_dimensions_of_a_file_that_names_them(tmp_path, format):
+    netcdf = pytest.importorskip("netCDF4")
+    with netcdf.Dataset(tmp_path / "a.nc", "w", format=format) as file:
+        for name, length in [("y", 2), ("x", 3)]:
+            file.createDimension(name, length)
+            file.createVariable(name, "i4", (name,))[:] = range(length)
+        variable = file.createVariable("v", "f4", ("y", "x"))
+        variable[:] = 1
+        if format != "NETCDF4":
+            variable.setncattr("_ARRAY_DIMENSIONS", "wrong")
+    if format == "NETCDF4":
+        # The library of netCDF reserves this name.
+        with h5py.File(tmp_path / "a.nc", "a") as file:
+            file["v"].attrs["_ARRAY_DIMENSIONS"] = "wrong"
+    group = b2kit.hdf5.open(tmp_path / "a.nc")
+    assert list(group["v"].attrs["_ARRAY_DIMENSIONS"]) == ["y", "x"]
+    assert list(group["v"].attrs).count("_ARRAY_DIMENSIONS") == 1

@@ -357,6 +357,8 @@ impl Hdf5 {
         // An item that is an array has dimensions without names.
         if let (Some(dims), true) = (dims, items.dims.is_empty()) {
             let dims = dims.iter().map(|name| name.as_str().into()).collect();
+            // An attribute of this name in the file means nothing to HDF5.
+            attrs.values.retain(|(name, _)| name != attrs::DIMENSIONS);
             attrs.values.insert(0, (attrs::DIMENSIONS.into(), Value::Array(dims)));
         }
         if let Some(names) = &items.names {
