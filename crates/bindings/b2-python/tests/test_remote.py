@@ -117,7 +117,7 @@ def check(a, x):
 
 @pytest.mark.parametrize("block", [0, 4096])
 @pytest.mark.parametrize("options", [None, {}])
-def test_hdf5_at_urls_is_told_by_content(server, tmp_path, block, options):
+def test_hdf5_at_urls_is_recognised_by_content(server, tmp_path, block, options):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "any.mat", "w", userblock_size=block) as file:
         file["x"] = np.arange(5)
@@ -136,7 +136,7 @@ def test_hdf5_at_urls_is_told_by_content(server, tmp_path, block, options):
 @pytest.mark.parametrize("suffix", ["b2z", "b2e"])
 @pytest.mark.parametrize("name", ["s.{}", "any.dat", "any", "s.{}?download=1"])
 @pytest.mark.parametrize("options", [None, {}])
-def test_stores_at_urls_are_told_by_content(server, tmp_path, suffix, name, options):
+def test_stores_at_urls_are_recognised_by_content(server, tmp_path, suffix, name, options):
     if options is not None:
         pytest.importorskip("aiohttp")
     store = tmp_path / f"made.{suffix}"
@@ -334,7 +334,7 @@ def test_what_the_store_raises_comes_through(tmp_path, items):
         opened[5]
 
 
-def test_passwords_and_signatures_are_not_told():
+def test_passwords_and_signatures_are_not_shown():
     from b2kit._remote import shown
 
     assert shown("https://me:secret@host/a.b2nd?Signature=x#y") == "https://host/a.b2nd"
@@ -421,7 +421,7 @@ def test_errors_of_other_packages_are_redacted():
 
     # The source text is in the traceback, too.
     told = "403, url='https://me:{0}@host/a?token={0}'".format("sec" + "ret")
-    with pytest.raises(b2kit.errors.Error) as caught, _remote._told("https://host/a"):
+    with pytest.raises(b2kit.errors.Error) as caught, _remote._converted_errors("https://host/a"):
         raise RuntimeError(told)
     assert "sec" + "ret" not in "".join(traceback.format_exception(caught.value))
     assert "403" in str(caught.value)

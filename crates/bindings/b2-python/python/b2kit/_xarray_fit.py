@@ -6,7 +6,7 @@ import importlib
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 from xarray.core.variable import Variable
 
 from b2kit._cast import cast as to_dtype
@@ -21,47 +21,47 @@ _FINE = {"nanosecond": "ns", "microsecond": "us", "millisecond": "ms"}
 _STEP = 1 << 20
 
 
-def wider(told: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
+def wider(decoded: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
     """Returns the variable without the type in its encoding, if that was read from a file and its values do not fit.
 
     Nothing is computed: for a lazy variable the types decide.
     """
-    if is_fixed or not _is_cast(told) or _is_packed(encoded):
+    if is_fixed or not _is_cast(decoded) or _is_packed(encoded):
         return None
-    if told.chunks is None or told.size == 0:
-        if _lost(np.asarray(told.values), np.asarray(encoded.values), encoded.attrs, told.encoding) is None:
+    if decoded.chunks is None or decoded.size == 0:
+        if _lost(np.asarray(decoded.values), np.asarray(encoded.values), encoded.attrs, decoded.encoding) is None:
             return None
-    elif _is_masked(told, encoded) or _are_times(told, encoded.attrs) or _is_safe(told.dtype, np.dtype(told.encoding["dtype"])):
+    elif _is_masked(decoded, encoded) or _are_times(decoded, encoded.attrs) or _is_safe(decoded.dtype, np.dtype(decoded.encoding["dtype"])):
         return None
-    encoding = {key: given for key, given in told.encoding.items() if key not in _OF_TYPE}
+    encoding = {key: given for key, given in decoded.encoding.items() if key not in _OF_TYPE}
     for key in _FILLS:
         fill = encoding.get(key)
-        if fill is not None and told.dtype.kind in "iuf" and told.dtype.type(_wrapped(fill, told.dtype)) != fill:
+        if fill is not None and decoded.dtype.kind in "iuf" and decoded.dtype.type(_wrapped(fill, decoded.dtype)) != fill:
             del encoding[key]
-    made = told.copy(deep=False)
+    made = decoded.copy(deep=False)
     made.encoding = encoding
     return made
 
 
-def checked(name: Any, told: Variable, encoded: Variable) -> Variable:
+def checked(name: Any, decoded: Variable, encoded: Variable) -> Variable:
     """Returns the encoded variable, after a check that its values are preserved; the parts of a lazy variable are checked later."""
-    if not _is_cast(told):
+    if not _is_cast(decoded):
         return encoded
-    if "_Unsigned" in told.encoding and encoded.dtype.kind in "iu" and encoded.dtype != told.dtype:
+    if "_Unsigned" in decoded.encoding and encoded.dtype.kind in "iu" and encoded.dtype != decoded.dtype:
         # xarray omits it if there is no fill value.
-        encoded.attrs.setdefault("_Unsigned", told.encoding["_Unsigned"])
-    if encoded.chunks is None or told.chunks is None or told.size == 0:
-        given = np.asarray(told.values) if told.size else np.empty(0, told.dtype)
-        _check(np.asarray(encoded.values) if told.size else given, given, name, encoded.attrs, told.encoding)
+        encoded.attrs.setdefault("_Unsigned", decoded.encoding["_Unsigned"])
+    if encoded.chunks is None or decoded.chunks is None or decoded.size == 0:
+        given = np.asarray(decoded.values) if decoded.size else np.empty(0, decoded.dtype)
+        _check(np.asarray(encoded.values) if decoded.size else given, given, name, encoded.attrs, decoded.encoding)
         return encoded
-    if not _is_packed(encoded) and _is_safe(told.dtype, encoded.dtype):
+    if not _is_packed(encoded) and _is_safe(decoded.dtype, encoded.dtype):
         return encoded
     from dask.array.core import map_blocks
 
     lazy: Any = map_blocks
     found: Any = encoded._data
-    kept = {"told_name": name, "attrs": dict(encoded.attrs), "encoding": dict(told.encoding)}
-    data = lazy(_check, found, told._data, dtype=found.dtype, meta=found._meta, **kept)
+    kept = {"variable_name": name, "attrs": dict(encoded.attrs), "encoding": dict(decoded.encoding)}
+    data = lazy(_check, found, decoded._data, dtype=found.dtype, meta=found._meta, **kept)
     return Variable(encoded.dims, data, encoded.attrs, encoded.encoding, fastpath=True)
 
 
@@ -77,7 +77,7 @@ def fill_of(value: Any, dtype: np.dtype[Any]) -> Any:
     return found.reshape(())[()] if found.size == 1 else found
 
 
-def told_dtype(attrs: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def presented_dtype(attrs: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Returns the dtype in which xarray gets items: with ``_Unsigned`` in native order, since it reads fill values in no other."""
     return dtype.newbyteorder("=") if "_Unsigned" in attrs else dtype
 
@@ -139,20 +139,20 @@ def _finer(times: Any, to: np.dtype[Any], of_variable: Any) -> Any:
     return found
 
 
-def with_long_times(told: Variable) -> Variable:
+def with_long_times(decoded: Variable) -> Variable:
     """Returns the variable with integers of 8 bytes for times, since xarray wraps them in shorter ones and changes their units in others."""
-    if not _has_short_times(told):
-        return told
-    made = told.copy(deep=False)
-    made.encoding = {**told.encoding, "dtype": np.dtype("i8")}
+    if not _has_short_times(decoded):
+        return decoded
+    made = decoded.copy(deep=False)
+    made.encoding = {**decoded.encoding, "dtype": np.dtype("i8")}
     return made
 
 
-def with_short_times(name: Any, told: Variable, encoded: Variable, is_fixed: bool) -> Variable:
+def with_short_times(name: Any, decoded: Variable, encoded: Variable, is_fixed: bool) -> Variable:
     """Returns encoded times with integers as short as in the encoding, if they fit or if it cannot change."""
-    if not _has_short_times(told) or encoded.dtype.kind not in "iu":
+    if not _has_short_times(decoded) or encoded.dtype.kind not in "iu":
         return encoded
-    dtype = np.dtype(told.encoding["dtype"])
+    dtype = np.dtype(decoded.encoding["dtype"])
     if dtype.kind in "mM":
         return encoded
     data: Any
@@ -168,17 +168,17 @@ def with_short_times(name: Any, told: Variable, encoded: Variable, is_fixed: boo
 
         lazy: Any = map_blocks
         data = encoded._data
-        data = lazy(_shorter, data, to=dtype, told_name=name, dtype=dtype, meta=data._meta.astype(dtype))
+        data = lazy(_shorter, data, to=dtype, variable_name=name, dtype=dtype, meta=data._meta.astype(dtype))
     else:
         return encoded
     return Variable(encoded.dims, data, encoded.attrs, encoded.encoding, fastpath=True)
 
 
-def _has_short_times(told: Variable) -> bool:
-    dtype = told.encoding.get("dtype")
+def _has_short_times(decoded: Variable) -> bool:
+    dtype = decoded.encoding.get("dtype")
     if dtype is None or dtype is str or np.dtype(dtype).kind not in "iumM" or np.dtype(dtype).str[1:] == "i8":
         return False
-    return told.dtype.kind in "mM" or _are_times(told, told.encoding)
+    return decoded.dtype.kind in "mM" or _are_times(decoded, decoded.encoding)
 
 
 def _are_times(items: Any, attrs: Any) -> bool:
@@ -186,43 +186,43 @@ def _are_times(items: Any, attrs: Any) -> bool:
     return items.dtype.kind == "O" and "since" in str(attrs.get("units"))
 
 
-def _shorter(times: Any, to: np.dtype[Any], told_name: Any) -> Any:
+def _shorter(times: Any, to: np.dtype[Any], variable_name: Any) -> Any:
     try:
         return to_dtype(np.asarray(times), to)
     except RangeError as error:
-        raise RangeError(f"variable {told_name!r}, in the units of its encoding: {error}") from None
+        raise RangeError(f"variable {variable_name!r}, in the units of its encoding: {error}") from None
 
 
-def _check(found: Any, given: Any, told_name: Any, attrs: Any, encoding: Any) -> Any:
+def _check(found: Any, given: Any, variable_name: Any, attrs: Any, encoding: Any) -> Any:
     """Returns encoded items if they decode to the given values."""
     lost = _lost(np.asarray(given), np.asarray(found), attrs, encoding)
     if lost is not None:
         scaled = " after scaling" if "scale_factor" in attrs or "add_offset" in attrs else ""
         raise RangeError(
-            f"variable {told_name!r}: {getattr(lost, 'tolist', lambda: lost)()!r} does not fit into the dtype {encoding['dtype']} of its encoding{scaled}: "
+            f"variable {variable_name!r}: {getattr(lost, 'tolist', lambda: lost)()!r} does not fit into the dtype {encoding['dtype']} of its encoding{scaled}: "
             "write the variable whole, with another encoding"
         )
     return found
 
 
-def _is_cast(told: Variable) -> bool:
+def _is_cast(decoded: Variable) -> bool:
     """Returns whether xarray converts the values to a type in the encoding."""
-    dtype = told.encoding.get("dtype")
+    dtype = decoded.encoding.get("dtype")
     if dtype is None or dtype is str or dtype == object or np.dtype(dtype).itemsize == 0:
         return False
     if np.dtype(dtype) == "S1":
         # Characters of netCDF, to which xarray does not cast.
         return False
-    return np.dtype(dtype) != told.dtype and told.dtype.kind in "biufcUSTO" and np.dtype(dtype).kind in "biufcUS"
+    return np.dtype(dtype) != decoded.dtype and decoded.dtype.kind in "biufcUSTO" and np.dtype(dtype).kind in "biufcUS"
 
 
 def _is_packed(encoded: Variable) -> bool:
     return "scale_factor" in encoded.attrs or "add_offset" in encoded.attrs
 
 
-def _is_masked(told: Variable, encoded: Variable) -> bool:
+def _is_masked(decoded: Variable, encoded: Variable) -> bool:
     """Returns whether floats were integers with a fill value in the file."""
-    return told.dtype.kind == "f" and encoded.dtype.kind in "iu" and any(key in encoded.attrs for key in _FILLS)
+    return decoded.dtype.kind == "f" and encoded.dtype.kind in "iu" and any(key in encoded.attrs for key in _FILLS)
 
 
 def _is_safe(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
@@ -288,9 +288,9 @@ def _same_times(given: Any, found: Any, attrs: Any) -> Any:
     if found.dtype.kind != "i":
         return np.ones(given.shape, bool)
     cftime: Any = importlib.import_module("cftime")
-    decoded = cftime.num2date(found, attrs["units"], attrs.get("calendar", "standard"))
+    times_found = cftime.num2date(found, attrs["units"], attrs.get("calendar", "standard"))
     try:
-        times = [item is None or item != item or item == of for item, of in zip(given.tolist(), decoded.tolist())]
+        times = [item is None or item != item or item == of for item, of in zip(given.tolist(), times_found.tolist())]
     except TypeError:  # Times of two calendars.
         times = [False] * given.size
     return np.array(times, bool)

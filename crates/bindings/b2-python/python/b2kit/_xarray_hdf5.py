@@ -15,7 +15,7 @@ from xarray.core.variable import Variable
 
 from b2kit import hdf5
 from b2kit._remote import is_web, source_with
-from b2kit._xarray_fit import fill_of, told_dtype
+from b2kit._xarray_fit import fill_of, presented_dtype
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
@@ -106,7 +106,7 @@ class Hdf5Store(AbstractDataStore):
         if data.chunks is not None:
             encoding["preferred_chunks"] = dict(zip(dims, data.chunks))
         self._unlimited.update(dim for dim, most in zip(dims, data.maxshape) if most is None)
-        items: Any = indexing.LazilyIndexedArray(_Items(data, told_dtype(attrs, data.dtype)))
+        items: Any = indexing.LazilyIndexedArray(_Items(data, presented_dtype(attrs, data.dtype)))
         return Variable(dims, items, attrs, encoding)
 
     def get_attrs(self) -> dict[str, Any]:

@@ -162,8 +162,8 @@ def to_b2kit(
     """
     if wrong := set(options).intersection(_NOT_HERE):
         raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(wrong))}")
-    told = {"attrs": attrs, "meta": meta, "sync": sync, "sparse": sparse, **options}
-    stage, done = planned(x, path, told, chunks=chunks, rechunk=rechunk, overwrite=overwrite, make=not compute)
+    settings = {"attrs": attrs, "meta": meta, "sync": sync, "sparse": sparse, **options}
+    stage, done = planned(x, path, settings, chunks=chunks, rechunk=rechunk, overwrite=overwrite, make=not compute)
     if not compute:
         return done
     compute_all([stage], [done])
@@ -212,17 +212,17 @@ def planned(
         _b2kit.check_replacement(target)
     shape = _chunk_shape(x, chunks)
     items: Any = _aligned(x, shape, rechunk)
-    told = {**_DEFAULTS, **options, "chunks": shape}
-    dtype = np.dtype(items.dtype if told.get("dtype") is None else told["dtype"])
-    if told["blocks"] is not None:
-        told["blocks"] = as_shape(told["blocks"])
+    settings = {**_DEFAULTS, **options, "chunks": shape}
+    dtype = np.dtype(items.dtype if settings.get("dtype") is None else settings["dtype"])
+    if settings["blocks"] is not None:
+        settings["blocks"] = as_shape(settings["blocks"])
     elif items.size:
         # Chosen for the whole array, so that all parts have the same blocks.
-        like = {**_options({**told, "path": None}), "progress": None}
-        told["blocks"] = list(Array(_b2kit.write_constant(list(items.shape), dtype, None, like)).blocks)
+        like = {**_options({**settings, "path": None}), "progress": None}
+        settings["blocks"] = list(Array(_b2kit.write_constant(list(items.shape), dtype, None, like)).blocks)
     stage = f"{target}{_STAGE}{uuid.uuid4().hex}"
     starts = [_starts(lengths) for lengths in items.chunks]
-    run = _Run(target, stage, items.shape, dtype, starts, told, overwrite)
+    run = _Run(target, stage, items.shape, dtype, starts, settings, overwrite)
     write = delayed(_write_part, pure=False)
     # If this call made the directory, tasks that still run after a failure must not create it again.
     blocks = items.to_delayed(optimize_graph=optimize)

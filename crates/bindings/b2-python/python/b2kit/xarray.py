@@ -97,7 +97,7 @@ class _Items(BackendArray):
         self._manager = manager
         self.shape = array.shape
         self._stored = array.dtype
-        self.dtype = _xarray_fit.told_dtype(array.attrs, array.dtype)
+        self.dtype = _xarray_fit.presented_dtype(array.attrs, array.dtype)
 
     def _array(self) -> Array:
         while True:
@@ -185,8 +185,8 @@ class DataStore(WritableCFDataStore):
     def _names(group: Group) -> list[str]:
         """Returns the names of the members, in the order in which they were written."""
         names = list(group)
-        told = group.attrs.get(_ORDER)
-        places = {name: n for n, name in enumerate(told)} if isinstance(told, list) else {}
+        order = group.attrs.get(_ORDER)
+        places = {name: n for n, name in enumerate(order)} if isinstance(order, list) else {}
         return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
     def _variable(self, name: str, array: Array, own: Array | None = None) -> Variable:
@@ -248,14 +248,14 @@ class DataStore(WritableCFDataStore):
         """Encodes variables. A type that was read from a file becomes wider where values do not fit."""
         encode: Any = super().encode
         variables = {key: _xarray_fit.with_fine_times(key, _xarray_fit.with_texts(variable)) for key, variable in variables.items()}
-        told = {key: _xarray_fit.with_long_times(variable) for key, variable in variables.items()}
-        encoded, attrs = encode(told, attributes)
-        wider = {key: _xarray_fit.wider(told[key], encoded[key], key in self.fixed) for key in told}
+        decoded = {key: _xarray_fit.with_long_times(variable) for key, variable in variables.items()}
+        encoded, attrs = encode(decoded, attributes)
+        wider = {key: _xarray_fit.wider(decoded[key], encoded[key], key in self.fixed) for key in decoded}
         if any(variable is not None for variable in wider.values()):
-            told.update({key: variable for key, variable in wider.items() if variable is not None})
-            encoded, attrs = encode(told, attributes)
+            decoded.update({key: variable for key, variable in wider.items() if variable is not None})
+            encoded, attrs = encode(decoded, attributes)
         for key, variable in encoded.items():
-            found = _xarray_fit.checked(key, told[key], variable)
+            found = _xarray_fit.checked(key, decoded[key], variable)
             encoded[key] = _xarray_fit.with_short_times(key, variables[key], found, key in self.fixed)
         return encoded, attrs
 
@@ -267,11 +267,11 @@ class DataStore(WritableCFDataStore):
             items = np.asarray(variable.values).astype(object)
             kind = "S" if any(isinstance(item, bytes) for item in items.flat) else "U"
             empty = b"" if kind == "S" else ""
-            told = [empty if item is None else item for item in items.flat]
-            for item in told:
+            texts = [empty if item is None else item for item in items.flat]
+            for item in texts:
                 if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
                     raise RangeError(f"{item!r} ends with a NUL, which items of a fixed size do not keep")
-            text = np.array(told, dtype=kind).reshape(items.shape)
+            text = np.array(texts, dtype=kind).reshape(items.shape)
             text = text if text.dtype.itemsize else text.astype(f"{kind}1")
             variable = Variable(variable.dims, text, variable.attrs, variable.encoding, fastpath=True)
         return variable
@@ -296,8 +296,8 @@ class DataStore(WritableCFDataStore):
             options = _compression(name, variable, key in check_encoding_set)
             # Attributes read from other formats may name other dimensions.
             attrs = {_text(attr): _attribute(value) for attr, value in variable.attrs.items() if attr != _DIMS}
-            told = {_DIMS: [_text(dim) for dim in variable.dims], **attrs}
-            self.writes.append(_Write(name, variable, told, options))
+            layers = {_DIMS: [_text(dim) for dim in variable.dims], **attrs}
+            self.writes.append(_Write(name, variable, layers, options))
         if not self._deferred:
             self.check_lengths()
             _write_all([self], None)
@@ -428,9 +428,9 @@ class Backend(BackendEntrypoint):
         else:
             store = DataStore(_opened(opened, group, threads, storage_options))
         if isinstance(store, DataStore) and concat_characters is not False:
-            told = dict(concat_characters) if isinstance(concat_characters, Mapping) else {}
+            choices = dict(concat_characters) if isinstance(concat_characters, Mapping) else {}
             # Completed when the variables are read, before they are decoded.
-            store.characters.update(told)
+            store.characters.update(choices)
             concat_characters = store.characters
         return StoreBackendEntrypoint().open_dataset(
             store,
@@ -628,15 +628,15 @@ class TreeAccessor:
         b2kit.errors.ArgumentError
             `encoding` names a group that the tree does not have, or the path does not end with ``.b2d``.
         """
-        told = {f"/{name.strip('/')}": given for name, given in (encoding or {}).items()}
+        encodings = {f"/{name.strip('/')}": given for name, given in (encoding or {}).items()}
         root = self._tree.path.rstrip("/")
         parts: list[_Part] = []
         for node in self._tree.subtree:
             below = node.path.removeprefix(root).strip("/")
             # The root of the written tree gets its inherited coordinates.
-            parts.append((below, node.to_dataset(inherit=not below), told.pop(f"/{below}", None)))
-        if told:
-            raise ArgumentError(f"there is no group {', '.join(sorted(told))} in the tree")
+            parts.append((below, node.to_dataset(inherit=not below), encodings.pop(f"/{below}", None)))
+        if encodings:
+            raise ArgumentError(f"there is no group {', '.join(sorted(encodings))} in the tree")
         return _save(_checked_target(path), parts, mode, compute)
 
 
@@ -747,8 +747,8 @@ def _write_all(stores: list[DataStore], later: tuple[str, str] | None) -> list[A
                 zeros = {**options, "chunks": dask._chunk_shape(data, chunks), "overwrite": True}
                 group.create(write.name, shape=data.shape, dtype=data.dtype, **cast("Any", zeros))
                 path = os.path.join(later[1], os.path.relpath(path, later[0]))
-            told = {"chunks": chunks, "rechunk": True, "overwrite": True, "make": later is not None, "optimize": False}
-            stage, task = dask.planned(data, path, options, **told)
+            settings = {"chunks": chunks, "rechunk": True, "overwrite": True, "make": later is not None, "optimize": False}
+            stage, task = dask.planned(data, path, options, **settings)
             stages.append(stage)
             tasks.append(task)
     if tasks and later is None:
@@ -856,8 +856,8 @@ def _extend(
             if write.is_dask:
                 from b2kit import dask
 
-                told = {"chunks": options.pop("chunks", None), "rechunk": True, "overwrite": False, "optimize": False}
-                parts, task = dask.planned(write.variable._data, path, options, make=not compute, **told)
+                settings = {"chunks": options.pop("chunks", None), "rechunk": True, "overwrite": False, "optimize": False}
+                parts, task = dask.planned(write.variable._data, path, options, make=not compute, **settings)
                 stages.append(parts)
                 tasks.append(task)
                 change.items = path
@@ -1093,19 +1093,19 @@ def _variable(name: str, array: Array, data: _Items) -> Variable:
     return Variable(dims, items, attrs, encoding)
 
 
-def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]:
+def _compression(name: str, variable: Variable, is_requested: bool) -> dict[str, Any]:
     """Returns the compression options in the encoding.
 
     Options that xarray kept from an earlier file are dropped if they do not fit.
     """
     encoding = variable.encoding
     options = {key: encoding[key] for key in _OPTIONS if encoding.get(key) is not None}
-    if "filters" in options and not is_told and not _are_filters(options["filters"]):
+    if "filters" in options and not is_requested and not _are_filters(options["filters"]):
         # The options of Zarr.
         del options["filters"]
     if encoding.get(_FILTERS) is not None:
         options.setdefault("filters", encoding[_FILTERS])
-    if is_told:
+    if is_requested:
         unknown = set(encoding) - set(_OPTIONS) - {_FILTERS} - set(_TOLD) - set(_CF)
         if unknown:
             raise ArgumentError(f"unexpected encoding of {name!r}: {', '.join(sorted(map(str, unknown)))}")
