@@ -9,7 +9,7 @@ use b2_frame::{Disk, Links, ReadAt, ReadFiles};
 use b2nd::Value;
 
 use crate::data_set::DataSet;
-use crate::hdf5::{self, Attrs, Group, Hdf5, Object};
+use crate::hdf5::{self, Attrs, Group, Hdf5, NO_COORDINATE, Object};
 use crate::{Hdf5Error, netcdf3};
 
 /// Maximum number of names that are listed, and of nested groups.
@@ -164,7 +164,7 @@ impl File {
                     entries.push(add(found.ok_or_else(|| Hdf5Error::NoSuchPath { path: path.clone() })?));
                 }
             }
-            Format::Hdf5(hdf5) => match begun(hdf5).resolve(&path)? {
+            Format::Hdf5(hdf5) => match resolve(begun(hdf5), &path)? {
                 Object::Group(group) => {
                     let mut walk = Walk { hdf5, entries: &mut entries, seen: HashMap::new() };
                     walk.group(&group, path, 0)?;
@@ -187,7 +187,7 @@ impl File {
                 Some(Content::DataSet(data)) => Ok(*data),
                 _ => Err(Hdf5Error::NoSuchPath { path }),
             },
-            Format::Hdf5(hdf5) => match begun(hdf5).resolve(&path)? {
+            Format::Hdf5(hdf5) => match resolve(begun(hdf5), &path)? {
                 Object::DataSet(found) => Ok(DataSet::of_hdf5(path, *found)),
                 Object::Group(_) => Err(Hdf5Error::Group { path }),
                 Object::Type => Err(Hdf5Error::unsupported(&path, "a named type, not a data set")),
@@ -225,6 +225,25 @@ impl File {
 fn begun(hdf5: &Hdf5) -> &Hdf5 {
     hdf5.begin();
     hdf5
+}
+
+/// Resolves a path as netCDF does. A variable with the name of a dimension whose coordinate it is not has another name in the
+/// file, where the name belongs to the dimension.
+fn resolve(hdf5: &Hdf5, path: &str) -> Result<Object, Hdf5Error> {
+    let object = hdf5.resolve(path)?;
+    match path.rsplit_once('/') {
+        Some((group, name)) if is_dimension(&object) => {
+            match hdf5.resolve(&format!("{group}/{NO_COORDINATE}{name}")) {
+                Err(Hdf5Error::NoSuchPath { .. }) => Ok(object),
+                variable => variable,
+            }
+        }
+        _ => Ok(object),
+    }
+}
+
+fn is_dimension(object: &Object) -> bool {
+    matches!(object, Object::DataSet(data) if data.is_dimension_only)
 }
 
 /// A path from the root, without repeated slashes.
@@ -277,7 +296,20 @@ impl Walk<'_> {
                 return Err(Hdf5Error::damaged(&path, format!("more than {MAX_NAMES} names")));
             }
             let inner = format!("{}/{name}", path.trim_end_matches('/'));
-            match self.hdf5.object(group, name, target, &inner) {
+            let object = |name: &str, target| self.hdf5.object(group, name, target, &inner);
+            let link = |name: &str| names.get(name).map(|target| object(name, target));
+            // See `resolve`.
+            if let Some(Ok(dimension)) = name.strip_prefix(NO_COORDINATE).and_then(link)
+                && is_dimension(&dimension)
+            {
+                continue;
+            }
+            let variable = |dimension: &Object| match is_dimension(dimension) {
+                true => link(&format!("{NO_COORDINATE}{name}")),
+                false => None,
+            };
+            let found = object(name, target);
+            match found.as_ref().ok().and_then(variable).unwrap_or(found) {
                 Ok(Object::Group(found)) => {
                     if let Some(first) = self.seen.get(&Hdf5::identity(&found)) {
                         let to = format!("another name of {first}");

@@ -292,3 +292,22 @@ def test_an_attribute_does_not_name_the_dimensions_of_a_file_that_names_them(tmp
     group = b2kit.hdf5.open(tmp_path / "a.nc")
     assert list(group["v"].attrs["_ARRAY_DIMENSIONS"]) == ["y", "x"]
     assert list(group["v"].attrs).count("_ARRAY_DIMENSIONS") == 1
+
+
+def test_variables_named_like_a_dimension_whose_coordinate_they_are_not(tmp_path):
+    xr, netcdf = pytest.importorskip("xarray"), pytest.importorskip("netCDF4")
+    with netcdf.Dataset(tmp_path / "a.nc", "w") as file:
+        for group in (file, file.createGroup("g")):
+            for name, length in [("t", 4), ("x", 3), ("y", 2)]:
+                group.createDimension(name, length)
+            group.createVariable("v", "f4", ("t",))[:] = range(4)
+            group.createVariable("t", "i4", ("x",))[:] = [5, 6, 7]
+            group.createVariable("x", "i4", ("x",))[:] = range(3)
+    for key in ("t", "g/t"):
+        assert b2kit.open(tmp_path / "a.nc", key=key)[...].tolist() == [5, 6, 7]
+    group = b2kit.hdf5.open(tmp_path / "a.nc")
+    assert sorted(group) == ["/g/t", "/g/v", "/g/x", "/t", "/v", "/x"] and group["t"][...].tolist() == [5, 6, 7]
+    assert list(group["g/t"].attrs["_ARRAY_DIMENSIONS"]) == ["x"] and list(group["v"].attrs["_ARRAY_DIMENSIONS"]) == ["t"]
+    for name in (None, "g"):
+        found, expected = (xr.open_dataset(tmp_path / "a.nc", group=name, engine=engine) for engine in ("b2kit", "netcdf4"))
+        xr.testing.assert_identical(found, expected)

@@ -60,6 +60,8 @@ const SCALE_NAMES: usize = 1 << 12;
 const INDEXES: usize = 256;
 /// The text that netCDF writes for a dimension without a variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
+/// The prefix that netCDF adds to the name of a variable that is also the name of an unrelated dimension.
+pub(crate) const NO_COORDINATE: &str = "_nc4_non_coord_";
 /// The attribute with the labels of dimensions.
 const LABELS: &str = "DIMENSION_LABELS";
 /// Attributes that describe how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.

@@ -16,6 +16,7 @@ use super::tree::{self, WrittenChunk};
 use super::values::{self, Attribute, Content};
 use crate::boxes::{BoxBounds, copy_shared};
 use crate::error::Stop;
+use crate::hdf5::NO_COORDINATE;
 use crate::{Hdf5Error, attrs};
 
 /// Writes an HDF5 file.
@@ -559,8 +560,6 @@ fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
 fn refused_by_netcdf(name: &str) -> Option<String> {
     /// One byte less than `NC_MAX_NAME`: the library copies that many bytes without a final zero.
     const LONGEST: usize = 255;
-    /// The prefix that netCDF adds to the name of a variable that is also the name of an unrelated dimension.
-    const NO_COORDINATE: &str = "_nc4_non_coord_";
     /// Attributes that netCDF reserves for its own metadata.
     const OWN: [&str; 6] = [
         "_Netcdf4Dimid",
