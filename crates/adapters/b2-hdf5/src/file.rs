@@ -296,20 +296,21 @@ impl Walk<'_> {
                 return Err(Hdf5Error::damaged(&path, format!("more than {MAX_NAMES} names")));
             }
             let inner = format!("{}/{name}", path.trim_end_matches('/'));
-            let object = |name: &str, target| self.hdf5.object(group, name, target, &inner);
-            let link = |name: &str| names.get(name).map(|target| object(name, target));
+            let object =
+                |name: &str| names.get(name).map(|target| self.hdf5.object(group, name, target, &inner));
             // See `resolve`.
-            if let Some(Ok(dimension)) = name.strip_prefix(NO_COORDINATE).and_then(link)
+            if let Some(Ok(dimension)) = name.strip_prefix(NO_COORDINATE).and_then(object)
                 && is_dimension(&dimension)
             {
                 continue;
             }
-            let variable = |dimension: &Object| match is_dimension(dimension) {
-                true => link(&format!("{NO_COORDINATE}{name}")),
-                false => None,
-            };
-            let found = object(name, target);
-            match found.as_ref().ok().and_then(variable).unwrap_or(found) {
+            let mut found = self.hdf5.object(group, name, target, &inner);
+            if found.as_ref().is_ok_and(is_dimension)
+                && let Some(variable) = object(&format!("{NO_COORDINATE}{name}"))
+            {
+                found = variable;
+            }
+            match found {
                 Ok(Object::Group(found)) => {
                     if let Some(first) = self.seen.get(&Hdf5::identity(&found)) {
                         let to = format!("another name of {first}");

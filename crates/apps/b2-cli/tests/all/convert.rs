@@ -33,16 +33,16 @@ fn chunks_of_blosc2_are_moved() {
         "convert",
         "small.h5",
         "/group/blosc2",
-        "anew.b2nd",
+        "again.b2nd",
         "--codec",
         "zstd",
         "--chunks",
         "5,5",
     ]);
-    let facts = folder.info(&["anew.b2nd"]);
+    let facts = folder.info(&["again.b2nd"]);
     assert_eq!((&facts["codec"], &facts["chunks"]), (&"zstd".into(), &serde_json::json!([5, 5])));
-    assert_eq!(folder.ok(&["cat", "moved.b2nd"]), folder.ok(&["cat", "anew.b2nd"]));
-    folder.ok(&["verify", "moved.b2nd", "anew.b2nd"]);
+    assert_eq!(folder.ok(&["cat", "moved.b2nd"]), folder.ok(&["cat", "again.b2nd"]));
+    folder.ok(&["verify", "moved.b2nd", "again.b2nd"]);
 }
 
 #[test]
