@@ -11,23 +11,17 @@ use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
 /// `src`, which is after `at`; any bytes may follow. The position `end` means that the block is complete.
 #[inline]
 pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    if isa.kind() == IsaKind::Generic {
-        return at;
-    }
-    to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
-        sequences_before(isa, src, end, dst, at)
-    })
-}
-
-#[inline]
-fn sequences_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    match isa.kind() {
+    let at = match isa.kind() {
         // SAFETY: the value says that the CPU has these instructions.
         IsaKind::Avx512 => unsafe { avx512(src, end, dst, at) },
         // SAFETY: as above.
         IsaKind::Avx2 => unsafe { avx2(src, end, dst, at) },
-        IsaKind::Generic => at,
-    }
+        IsaKind::Generic => return at,
+    };
+    to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
+        // SAFETY: as above; all CPUs with AVX-512 have AVX2.
+        unsafe { avx2_last(src, end, dst, at) }
+    })
 }
 
 /// Outputs up to this length are decoded with 16-byte copies also with AVX-512. The sources of their matches are near, and
@@ -43,16 +37,16 @@ const SHORT_OUTPUT: usize = if cfg!(any(test, fuzzing)) { 600 } else { 24 << 10 
 unsafe fn avx512(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     let stop = if dst.len() <= SHORT_OUTPUT {
         // SAFETY: the instructions of all three copiers are enabled here.
-        unsafe { sequences_with::<copier::Avx2Short, true>(src, end, dst, at) }
+        unsafe { sequences_with::<copier::Avx2Short, true, false>(src, end, dst, at) }
     } else {
         // SAFETY: as above.
-        unsafe { sequences_with::<copier::Avx512Short, true>(src, end, dst, at) }
+        unsafe { sequences_with::<copier::Avx512Short, true, false>(src, end, dst, at) }
     };
     match stop {
         Stop::ManyLong(at) => {
             // SAFETY: as above.
             let (Stop::ManyLong(at) | Stop::Unusual(at)) =
-                unsafe { sequences_with::<copier::Avx512, false>(src, end, dst, at) };
+                unsafe { sequences_with::<copier::Avx512, false, false>(src, end, dst, at) };
             at
         }
         Stop::Unusual(at) => at,
@@ -66,15 +60,27 @@ unsafe fn avx512(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 unsafe fn avx2(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     // SAFETY: the instructions of both copiers are enabled here.
-    match unsafe { sequences_with::<copier::Avx2Short, true>(src, end, dst, at) } {
+    match unsafe { sequences_with::<copier::Avx2Short, true, false>(src, end, dst, at) } {
         Stop::ManyLong(at) => {
             // SAFETY: as above.
             let (Stop::ManyLong(at) | Stop::Unusual(at)) =
-                unsafe { sequences_with::<copier::Avx2, false>(src, end, dst, at) };
+                unsafe { sequences_with::<copier::Avx2, false, false>(src, end, dst, at) };
             at
         }
         Stop::Unusual(at) => at,
     }
+}
+
+/// Decodes the sequences at the end of a block.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn avx2_last(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
+    // SAFETY: the instructions of the copier are enabled here.
+    let (Stop::ManyLong(at) | Stop::Unusual(at)) =
+        unsafe { sequences_with::<copier::Avx2Short, true, true>(src, end, dst, at) };
+    at
 }
 
 /// Why a loop stopped, and where.
@@ -94,21 +100,23 @@ const SRC_MARGIN: usize = 1 + SHORT_RUN + 2 + 1 + 1;
 const MANY: u32 = 32;
 const MANY_IN: usize = 1024;
 
-/// Decodes sequences that end before byte `end` of `src`, and the last one. With `FEW_LONG` it predicts that matches have no length bytes; otherwise the first length byte is
-/// read without a branch, which costs a little each time.
+/// Decodes sequences that end before byte `end` of `src`. With `LAST` it goes on up to the last sequence, otherwise it stops
+/// about `SRC_MARGIN` before it, and saves the comparisons. With `FEW_LONG` it predicts that matches have no length bytes;
+/// otherwise the first length byte is read without a branch, which costs a little each time.
 ///
 /// # Safety
 /// Must be inlined into a function with the instructions of `C` enabled.
 #[inline(always)]
-unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
+unsafe fn sequences_with<C: Copier, const FEW_LONG: bool, const LAST: bool>(
     src: &[u8],
     end: usize,
     dst: &mut [u8],
     at: At,
 ) -> Stop {
-    let (Some(last_ip), Some(last_op)) =
-        (src.len().checked_sub(SRC_MARGIN), dst.len().checked_sub(SHORT_RUN + C::WIDTH))
-    else {
+    let (Some(last_ip), Some(last_op)) = (
+        if LAST { src.len() } else { end }.checked_sub(SRC_MARGIN),
+        dst.len().checked_sub(SHORT_RUN + C::WIDTH),
+    ) else {
         return Stop::Unusual(at);
     };
     if at.ip > last_ip || at.op > last_op {
@@ -174,12 +182,15 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
             unsafe {
                 C::literals(from, op, nliterals);
                 next = from.add(nliterals + 2);
-                following = usize::from(*next);
+                following = second_byte(next.sub(1));
+            }
+            if !LAST && next > last_ip {
+                break;
             }
         }
         // SAFETY: in the output, see above, and in the input.
         let (to, after_literals) = unsafe { (op.add(nliterals), next.sub(2)) };
-        if after_literals >= end {
+        if LAST && after_literals >= end {
             // The last sequence has no match.
             if after_literals == end {
                 return Stop::Unusual(position(end, to));
@@ -208,8 +219,8 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
             len += extension;
             // SAFETY: as above.
             unsafe {
+                following = second_byte(next);
                 next = next.add(1);
-                following = usize::from(*next);
             }
             long += 1;
             if long == MANY {
@@ -227,11 +238,18 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
                 // SAFETY: the rest of the input.
                 let rest = unsafe { slice::from_raw_parts(next, input_from(next)) };
                 let Some((more, n)) = length_bytes(rest) else { break };
-                let Some(&token) = rest.get(n) else { break };
+                if n >= rest.len() {
+                    break;
+                }
                 len += more;
-                // SAFETY: `n` bytes of the rest.
-                next = unsafe { next.add(n) };
-                following = usize::from(token);
+                // SAFETY: `n` bytes of the rest, and another one.
+                unsafe {
+                    next = next.add(n);
+                    following = second_byte(next.sub(1));
+                }
+                if next >= end {
+                    break;
+                }
             }
             if len + SLACK > output_from(to) {
                 break;
@@ -239,7 +257,7 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
             // SAFETY: just checked; `start` is from above.
             unsafe { C::finish(to, distance, len, start) };
         }
-        if next >= end {
+        if LAST && next >= end {
             break;
         }
         ip = next;
@@ -248,4 +266,15 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
         token = following;
     }
     Stop::Unusual(position(ip, op))
+}
+
+/// Reads the byte after `at`. Unlike a load of one byte, this keeps compilers from merging it with the load of the usual path
+/// into a byte that has to be extended again, which would delay each token by a cycle.
+///
+/// # Safety
+/// Two bytes are there.
+#[inline(always)]
+unsafe fn second_byte(at: *const u8) -> usize {
+    // SAFETY: as the caller promises.
+    usize::from(u16::from_le_bytes(unsafe { at.cast::<[u8; 2]>().read() })) >> 8
 }

@@ -271,6 +271,21 @@ fn every_distance_and_length_near_the_ends() {
     }
 }
 
+/// An LZ4 block ends with literals. One that ends with a match is refused, even if its length is right.
+#[test]
+fn a_match_at_the_end_is_refused() {
+    for len in [4, 18, 19, 20, 273, 274, 275, 529, 530, 6000] {
+        for before in [1, 3, 40] {
+            let steps = vec![Step { nliterals: 30, distance: 20, len: 7 }; before];
+            let steps = [&steps[..], &[Step { nliterals: 2, distance: 9, len }]].concat();
+            let (stream, out) = write(Format::Lz4, &steps, 0, &[]);
+            assert!(decode(Format::Lz4, false, &stream, out.len(), &[]).as_ref() == Ok(&out));
+            let (_, cut) = stream.split_last().unwrap();
+            assert!(decode(Format::Lz4, false, cut, out.len(), &[]).is_err(), "{len} {before}");
+        }
+    }
+}
+
 /// Lengths of several megabytes, and lengths that do not end.
 #[test]
 fn endless_lengths() {
