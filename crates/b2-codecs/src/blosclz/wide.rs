@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::hint::black_box;
+
 use super::format::{FAR_BASE, LITERAL_MAX};
 use crate::lz77::copier::{self, Copier, SLACK};
 use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
@@ -133,6 +135,8 @@ unsafe fn pairs_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At) 
     let input = src.as_ptr();
     let output = dst.as_mut_ptr();
     let mut unused = [0_u8; LITERAL_MAX];
+    // Hidden from the compiler, which otherwise replaces unused copies by a branch around them.
+    let unused = black_box(unused.as_mut_ptr());
     let (mut matches, mut with_literals) = (0, 0);
     // `ip` and `op` advance only after a complete token.
     while ip <= last_ip && op <= last_op {
@@ -142,9 +146,11 @@ unsafe fn pairs_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At) 
         let is_literal = control < 32;
         // A copy without literals must not cover the source of the match, whose load would wait for the store.
         // SAFETY: `op` is in the output.
-        let to = if is_literal { unsafe { output.add(op) } } else { unused.as_mut_ptr() };
+        let to = if is_literal { unsafe { output.add(op) } } else { unused };
         // SAFETY: 32 bytes are there from `ip + 1` on, in the output by `last_op`, and in `unused`.
         unsafe { copier::piece32(input.add(ip + 1), to) };
+        // Loaded before it is known whether it is needed, since the next token has to wait for it.
+        let after_literals = read(ip + (control & 31) + 2);
         let token = ip + select(is_literal, control + 2, 0);
         let to = op + select(is_literal, control + 1, 0);
         if token >= end {
@@ -154,7 +160,7 @@ unsafe fn pairs_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At) 
             }
             break;
         }
-        let control = read(token);
+        let control = select(is_literal, after_literals, control);
         if control < 32 {
             // More literals.
             (ip, op) = (token, to);
@@ -167,8 +173,8 @@ unsafe fn pairs_with<C: Copier>(src: &[u8], end: usize, dst: &mut [u8], at: At) 
         if distance > to || next >= end {
             break;
         }
-        // SAFETY: the distance does not go beyond the start of the output. `WIDTH` bytes are there behind `to`, which is
-        // at most `LITERAL_MAX` behind `last_op`.
+        // SAFETY: the distance does not go beyond the start of the output. `WIDTH` bytes are there after `to`, which is
+        // at most `LITERAL_MAX` after `last_op`.
         let start = unsafe { C::start(output.add(to - distance), output.add(to), distance) };
         if len > C::WIDTH {
             if len + SLACK > dst.len() - to {
