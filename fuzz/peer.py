@@ -1,7 +1,7 @@
 """Reads frames for the fuzz target `versus_c`, with C-Blosc2.
 
 A request is a length (u32, little-endian) and a frame. The answer is one byte, `R` (rejected), `C` (crashed) or `O`
-(opened), and behind `O` a count (u32) and for each chunk a length (u32, 2^32 - 1: rejected) and its bytes.
+(opened), and after `O` a count (u32) and for each chunk a length (u32, 2^32 - 1: rejected) and its bytes.
 
 The C library crashes on some frames. So a worker reads, and when it dies another one goes on with the next request.
 """

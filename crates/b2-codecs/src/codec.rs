@@ -152,13 +152,13 @@ pub trait Codec: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`CodecError::Unsupported`] if the codec cannot encode, or not with these parameters;
-    /// [`CodecError::OutOfMemory`]; [`CodecError::Backend`] if the library behind the codec fails.
+    /// [`CodecError::OutOfMemory`]; [`CodecError::Backend`] if the underlying library fails.
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError>;
     /// Creates a decoder. Each worker thread needs its own and reuses it for all streams of a chunk.
     ///
     /// # Errors
     /// [`CodecError::Unsupported`] if the codec cannot decode with these parameters; [`CodecError::OutOfMemory`];
-    /// [`CodecError::Backend`] if the library behind the codec fails.
+    /// [`CodecError::Backend`] if the underlying library fails.
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError>;
     /// Trains a dictionary of at most `max_len` bytes for the streams of a chunk.
     ///
@@ -297,8 +297,8 @@ pub trait Decoder: Send {
     /// Decompresses `src` into all of `dst`. The result does not depend on the previous content of `dst`.
     ///
     /// # Errors
-    /// [`CodecError::Malformed`] if `src` violates the format, or [`CodecError::Backend`] if only the library behind
-    /// the codec can tell; [`CodecError::WrongLength`] if it decodes to fewer or more than `dst.len()` bytes;
+    /// [`CodecError::Malformed`] if `src` violates the format, or [`CodecError::Backend`] if only the underlying library
+    /// can tell; [`CodecError::WrongLength`] if it decodes to fewer or more than `dst.len()` bytes;
     /// [`CodecError::OutOfMemory`].
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError>;
 

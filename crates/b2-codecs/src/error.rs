@@ -40,7 +40,7 @@ pub enum CodecError {
     /// There is not enough memory.
     #[error(transparent)]
     OutOfMemory(#[from] b2_core::OutOfMemory),
-    /// The library behind the codec failed.
+    /// The underlying library failed.
     #[error("{codec}: {message}")]
     #[non_exhaustive]
     Backend {
@@ -67,7 +67,7 @@ impl CodecError {
         Self::Unsupported { codec, what }
     }
 
-    /// Creates the error for a failure of the library behind the codec.
+    /// Creates the error for a failure of the underlying library.
     pub fn backend(codec: CodecId, message: impl Into<String>) -> Self {
         Self::Backend { codec, message: message.into() }
     }

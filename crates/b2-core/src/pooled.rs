@@ -28,7 +28,7 @@ pub struct Pooled<T: 'static> {
 
 impl<T: std::fmt::Debug> std::fmt::Debug for Pooled<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Pooled").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -42,11 +42,11 @@ impl<T> Pooled<T> {
         fit: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Self, E> {
-        let kept = pool.with_borrow_mut(|pool| {
+        let pooled = pool.with_borrow_mut(|pool| {
             let at = pool.iter().rposition(fit)?;
             Some(pool.swap_remove(at))
         });
-        let state = match kept {
+        let state = match pooled {
             Some(state) => state,
             None => make()?,
         };
@@ -131,7 +131,7 @@ impl Drop for Buffer {
             let Ok(mut pool) = pool.try_borrow_mut() else { return };
             if pool.len() < MAX_CACHED_BUFFERS {
                 pool.push(buf);
-            } else if let Some(smallest) = pool.iter_mut().min_by_key(|kept| kept.len())
+            } else if let Some(smallest) = pool.iter_mut().min_by_key(|buffer| buffer.len())
                 && smallest.len() < buf.len()
             {
                 *smallest = buf;
@@ -187,9 +187,9 @@ mod tests {
     }
 
     fn pooled_lengths() -> Vec<usize> {
-        let mut kept: Vec<usize> = POOL.with_borrow(|pool| pool.iter().map(Vec::len).collect());
-        kept.sort_unstable();
-        kept
+        let mut lens: Vec<usize> = POOL.with_borrow(|pool| pool.iter().map(Vec::len).collect());
+        lens.sort_unstable();
+        lens
     }
 
     #[test]

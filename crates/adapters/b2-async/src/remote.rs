@@ -131,8 +131,8 @@ impl<R: RangeReader> Remote<R> {
         if range.start >= range.end {
             return Ok(Bytes::new());
         }
-        if let Some(kept) = self.main.received(&range).filter(|_| main) {
-            return Ok(kept);
+        if let Some(bytes) = self.main.received(&range).filter(|_| main) {
+            return Ok(bytes);
         }
         let flight = begin(&self.request_stats);
         let answer = self.reader.range(extent.file, range.clone()).await;

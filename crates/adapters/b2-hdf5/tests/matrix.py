@@ -185,7 +185,7 @@ def user_block(group):
 
 with h5py.File(folder / "userblock.h5", "w", userblock_size=512) as f:
     data(ints, chunks=(6, 7), compression="gzip")(f.create_group("group"))
-add("userblock", "a file behind a user block", "userblock.h5", "/group/data", ints)
+add("userblock", "a file after a user block", "userblock.h5", "/group/data", ints)
 
 # The filters of HDF5.
 floats = smooth((64, 50))
@@ -695,7 +695,7 @@ for version in ["earliest", "latest"]:
         h5py.h5d.create(group, b"caf\xe9", kind, space).write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(4, dtype="<i4"))
         f["group/data"] = np.arange(3)
     add(name, "a name that is not UTF-8", f"{name}.h5", "/gr\\xfc\\xdfe/caf\\xe9", np.arange(4, dtype="<i4"))
-    add(f"{name}_beside", "a name beside one that is not UTF-8", f"{name}.h5", "/group/data", np.arange(3))
+    add(f"{name}_next", "a name next to one that is not UTF-8", f"{name}.h5", "/group/data", np.arange(3))
 
 (folder / "matrix.json").write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
 there = [entry for entry in entries if entry["expect"] != "absent"]

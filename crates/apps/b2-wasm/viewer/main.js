@@ -507,7 +507,7 @@ async function edges(own) {
 }
 
 /** Returns a function that opens the array of this name next to the displayed one, in the store or folder, or null. */
-function beside(name) {
+function findNeighbour(name) {
   const key = shown.store !== null ? shown.member : folder?.find(({ source }) => source === shown.source)?.key;
   if (key === undefined || !name || name.includes("/")) return null;
   const group = key.slice(0, key.lastIndexOf("/") + 1);
@@ -523,7 +523,7 @@ function beside(name) {
 async function findPoints(handle) {
   let any = false;
   for (const [dim, name] of (shown.file.names ?? []).entries()) {
-    const open_ = beside(name);
+    const open_ = findNeighbour(name);
     if (open_ === null) continue;
     try {
       const { answer } = await open_();

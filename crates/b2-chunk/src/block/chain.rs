@@ -108,20 +108,20 @@ impl<'a> Chain<'a> {
 
     /// Returns a form from which [`restored`](Self::restored) recreates this chain without a lookup of filters.
     pub(crate) fn saved(&self, plugins: &Plugins) -> Option<SavedChain> {
-        let kept = |active: &ActiveFilter<'_>| {
+        let saved = |active: &ActiveFilter<'_>| {
             let index = plugins.filter_index(active.filter.id())?;
             Some((index, active.with(&Shuffle)))
         };
-        self.as_slice().iter().map(kept).collect()
+        self.as_slice().iter().map(saved).collect()
     }
 
     /// Recreates a chain, with the same plugins.
-    pub(crate) fn restored(plugins: &'a Plugins, kept: &SavedChain) -> Option<Self> {
+    pub(crate) fn restored(plugins: &'a Plugins, saved: &SavedChain) -> Option<Self> {
         let mut chain: Chain<'a> = Chain::EMPTY;
-        for (slot, (index, active)) in chain.slots.iter_mut().zip(kept) {
+        for (slot, (index, active)) in chain.slots.iter_mut().zip(saved) {
             *slot = active.with(plugins.filter_at(*index)?);
         }
-        chain.len = kept.len();
+        chain.len = saved.len();
         Some(chain)
     }
 

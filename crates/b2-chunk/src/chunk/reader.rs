@@ -33,7 +33,7 @@ pub struct ChunkReader {
     block0: Option<Vec<u8>>,
     last: Option<usize>,
     /// Index of the block in `block`, if one has been decoded in full.
-    kept: Option<usize>,
+    cached: Option<usize>,
     block: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl ChunkReader {
             codec: None,
             block0: None,
             last: None,
-            kept: None,
+            cached: None,
             block: Vec::new(),
         })
     }
@@ -84,7 +84,7 @@ impl ChunkReader {
             Body::Blocks { .. } | Body::VlBlocks { .. } => self.lazy.blocks_of(start..end),
             _ => return self.chunk.get_bytes_into(start, dst, &self.dparams),
         };
-        let Self { chunk, dparams, lazy, codec, block0, last, kept, block } = self;
+        let Self { chunk, dparams, lazy, codec, block0, last, cached, block } = self;
         let stored = |nblock| chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
         let control = begin(dparams, lazy.header(), dst.len());
         let mut decoder = lazy.decoder(dparams)?;
@@ -97,14 +97,14 @@ impl ChunkReader {
         let block_range = |nblock| lazy.block_range(nblock);
         for_parts(&control, start..end, nblocks, block_range, dst, |nblock, part, dst| {
             let (stored, len) = (stored(nblock), block_range(nblock).len());
-            if *last == Some(nblock) && *kept != Some(nblock) && part.len() < len {
-                *kept = None;
+            if *last == Some(nblock) && *cached != Some(nblock) && part.len() < len {
+                *cached = None;
                 let block = memory::sized(block, len)?;
                 decoder.decode(nblock, stored, block0.as_deref(), block)?;
-                *kept = Some(nblock);
+                *cached = Some(nblock);
             }
             *last = Some(nblock);
-            if *kept == Some(nblock) {
+            if *cached == Some(nblock) {
                 #[allow(clippy::indexing_slicing, reason = "`for_parts` only passes parts inside the block")]
                 dst.copy_from_slice(&block[part]);
                 return Ok(());

@@ -95,11 +95,11 @@ impl<'a> BlockDecoder<'a> {
         let header = &layout.header;
         let has_streams = matches!(layout.body, Body::Blocks { .. } | Body::VlBlocks { .. });
         let streaming = dparams.destination == Destination::Streaming;
-        if let Some(kept) = &scratch.decoder
+        if let Some(cached) = &scratch.decoder
             && has_streams
             && !header
                 .codec()
-                .is_some_and(|id| kept.fits(&dparams.plugins, id, &codec_context(layout, dparams)))
+                .is_some_and(|id| cached.fits(&dparams.plugins, id, &codec_context(layout, dparams)))
         {
             scratch.decoder = None;
         }
@@ -503,8 +503,8 @@ impl<'a> BlockDecoder<'a> {
             ChunkError::Stream { nblock: block.nblock, nstream, offset, source }
         };
         let (layout, dparams) = (self.layout, self.dparams);
-        let kept = match &mut self.scratch.decoder {
-            Some(kept) => kept,
+        let cached = match &mut self.scratch.decoder {
+            Some(cached) => cached,
             none => {
                 let header = &layout.header;
                 let id = header.codec().ok_or(ChunkError::UnknownCodecFormat(header.codec_format().0))?;
@@ -520,7 +520,7 @@ impl<'a> BlockDecoder<'a> {
                 ))
             }
         };
-        let codec = &mut kept.codec;
+        let codec = &mut cached.codec;
         match len {
             Some(len) if dst.len() < len => codec.decode_start(src, dst, len).map_err(failed),
             Some(len) if dst.len() > len => {

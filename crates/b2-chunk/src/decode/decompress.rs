@@ -121,7 +121,7 @@ fn like_last(
     {
         return None;
     }
-    let kept = scratch.layout.take()?.adapt(&dparams.plugins, header)?;
+    let cached = scratch.layout.take()?.adapt(&dparams.plugins, header)?;
     if let Err(error) = dparams.limits.check_chunk(header.nbytes() as u64) {
         return Some(Err(error.into()));
     }
@@ -133,10 +133,10 @@ fn like_last(
     }
     let starts = Starts::Table(std::slice::from_ref(table));
     let stored = bytes.get(start..)?;
-    let mut decoder = BlockDecoder::with_filters(&kept.layout, starts, dparams, scratch.lend(), filters);
+    let mut decoder = BlockDecoder::with_filters(&cached.layout, starts, dparams, scratch.lend(), filters);
     let result = decoder.decode_reference(0, stored, None, dst);
     drop(decoder);
-    scratch.layout = Some(kept);
+    scratch.layout = Some(cached);
     Some(result)
 }
 
@@ -357,14 +357,14 @@ impl<'c> BlockLookup<'c> {
         if header.is_vl() || dparams.has_postfilter() || recovery_candidate(header, dparams).is_some() {
             return Ok(None);
         }
-        let kept = scratch.layout.take().and_then(|kept| kept.adapt(&dparams.plugins, header));
-        let nblocks = kept.as_ref().map_or_else(|| header.nblocks(), |kept| kept.layout.nblocks);
+        let cached = scratch.layout.take().and_then(|cached| cached.adapt(&dparams.plugins, header));
+        let nblocks = cached.as_ref().map_or_else(|| header.nblocks(), |cached| cached.layout.nblocks);
         let Ok(Tables::Read(ParsedTables { bstarts, dict, end })) = read_tables(bytes, header, nblocks)
         else {
             return Ok(None);
         };
-        let layout = match kept {
-            Some(kept) => kept,
+        let layout = match cached {
+            Some(cached) => cached,
             None => {
                 let body = Body::Blocks { dict: dict.map(|dict| chunk.keep(dict)).transpose()? };
                 let layout = Layout::new(header.clone(), body, &dparams.plugins);

@@ -333,8 +333,8 @@ impl<'s> Plan<'s> {
             header.flags = header.flags & flags::EXTENDED | flags::MEMCPYED;
             return Ok(Self::Payload(header, src.into()));
         }
-        let kept = scratch.header.as_ref().and_then(|kept| kept.get(cparams, src.len()));
-        let mut header = match kept {
+        let cached = scratch.header.as_ref().and_then(|cached| cached.get(cparams, src.len()));
+        let mut header = match cached {
             Some(header) => header.clone(),
             None => {
                 let header = blocks_header(src.len(), cparams)?;
@@ -508,11 +508,11 @@ fn write_blocks(
     }
     drop(scratch);
     let nstreams = |block: &[u8]| nstreams(&header, block);
-    let kept = |yes: bool, nbytes: usize| if yes { nbytes as u64 } else { 0 };
+    let bytes_if = |yes: bool, nbytes: usize| if yes { nbytes as u64 } else { 0 };
     // Memory shared by all threads: output of the prefilter, samples for a dictionary, the reference of delta.
-    let shared = kept(cparams.prefilter.is_set(), nbytes)
-        + kept(cparams.use_dict(), nbytes)
-        + kept(refers_to_block0(cparams), blocksize);
+    let shared = bytes_if(cparams.prefilter.is_set(), nbytes)
+        + bytes_if(cparams.use_dict(), nbytes)
+        + bytes_if(refers_to_block0(cparams), blocksize);
     let threads = threads(cparams, blocksize, shared, src.needs_buffer())?;
     let block0 = reference_block(src, cparams, &header)?;
     let dict = match src {

@@ -35,22 +35,22 @@ impl<'a> BlockEncoder<'a> {
         dict: Option<&'a [u8]>,
         mut scratch: ScratchGuard<'a>,
     ) -> Result<Self, ChunkError> {
-        if let Some(kept) = &scratch.encoder
-            && !kept.fits(cparams.plugins(), cparams.codec(), &codec_context(cparams, dict))
+        if let Some(cached) = &scratch.encoder
+            && !cached.fits(cparams.plugins(), cparams.codec(), &codec_context(cparams, dict))
         {
             scratch.encoder = None;
         }
         codec(&mut scratch.encoder, cparams, dict)?;
         let (plugins, typesize) = (cparams.plugins(), header.itemsize());
-        let known = scratch.header.as_ref().and_then(|kept| kept.filters(plugins, header));
+        let known = scratch.header.as_ref().and_then(|cached| cached.filters(plugins, header));
         let (filters, shortcut) = match known {
             Some(known) => known,
             None => {
                 let is_copy = |properties: &FilterProperties| properties.forward_is_copy;
                 let filters = Chain::new(plugins, header.filters.iter(), typesize, is_copy)?;
                 let shortcut = if header.is_extended() { filters.shortcut(typesize) } else { Shortcut::None };
-                if let Some(kept) = &mut scratch.header {
-                    kept.keep_filters(plugins, header, &filters, shortcut);
+                if let Some(cached) = &mut scratch.header {
+                    cached.keep_filters(plugins, header, &filters, shortcut);
                 }
                 (filters, shortcut)
             }
@@ -207,14 +207,14 @@ fn codec_context<'a>(cparams: &'a CParams, dict: Option<&'a [u8]>) -> CodecConte
         .blockshape(cparams.blockshape())
 }
 
-/// Returns the encoder in `kept`, creating it if necessary.
+/// Returns the encoder in `cached`, creating it if necessary.
 fn codec<'k>(
-    kept: &'k mut Option<CachedEncoder>,
+    cached: &'k mut Option<CachedEncoder>,
     cparams: &CParams,
     dict: Option<&[u8]>,
 ) -> Result<&'k mut CachedEncoder, ChunkError> {
-    match kept {
-        Some(kept) => Ok(kept),
+    match cached {
+        Some(cached) => Ok(cached),
         none => {
             let (plugins, id, cx) = (cparams.plugins(), cparams.codec(), codec_context(cparams, dict));
             let codec = plugins.codec(id)?.encoder(&cx);

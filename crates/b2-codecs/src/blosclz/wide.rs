@@ -113,8 +113,8 @@ unsafe fn match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
 fn long_match_token(src: &[u8], at: usize, control: usize) -> Option<Token> {
     let (more, n) = length_bytes(src.get(at + 2..)?)?;
     // The distance follows the length bytes, and a token follows the distance.
-    let behind = src.get(at + 2 + n..).and_then(<[u8]>::first_chunk::<4>)?;
-    let distance = ((control & 31) << 8) + usize::from(behind[0]) + 1;
+    let after = src.get(at + 2 + n..).and_then(<[u8]>::first_chunk::<4>)?;
+    let distance = ((control & 31) << 8) + usize::from(after[0]) + 1;
     Some(Token { distance, len: (control >> 5) + 2 + 255 + more, next: at + 2 + n + 1 })
 }
 

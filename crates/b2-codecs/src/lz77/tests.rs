@@ -110,9 +110,9 @@ fn decode_with(
     dict: &[u8],
 ) -> Result<Vec<u8>, CodecError> {
     let end = stream.len();
-    // `behind` are bytes after the stream, which must not matter either.
-    let decode = |old, room, behind: &[u8]| {
-        let stream = [stream, behind].concat().into_boxed_slice();
+    // `after` are bytes after the stream, which must not matter either.
+    let decode = |old, room, after: &[u8]| {
+        let stream = [stream, after].concat().into_boxed_slice();
         let mut out = vec![old; len + room].into_boxed_slice();
         let answer = match (format, start) {
             (Format::Lz4, false) => decode_lz4::<false>(isa, CodecId::LZ4, &stream, end, &mut out, len, dict),
@@ -125,13 +125,13 @@ fn decode_with(
     let (first, second) = (decode(0xAA, 0, &[]), decode(0x33, 0, &[]));
     assert!(first == second, "{isa:?} {format:?}: the old content of the output shows");
     for room in if start { [].as_slice() } else { &[1, 33, 192] } {
-        for behind in [&[][..], &[0x11; 30], &[0xFF; 100], stream] {
+        for after in [&[][..], &[0x11; 30], &[0xFF; 100], stream] {
             // The length in an error may differ, since more was decoded.
-            let roomy = decode(0x33, *room, behind);
+            let roomy = decode(0x33, *room, after);
             assert!(
                 roomy.as_ref().ok() == first.as_ref().ok(),
                 "{isa:?} {format:?}: {room} bytes of room show, or {} bytes of input",
-                behind.len()
+                after.len()
             );
         }
     }

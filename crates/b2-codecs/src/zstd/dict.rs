@@ -64,16 +64,16 @@ impl Dicts {
         same: impl Fn(&Dict) -> bool,
         make: impl FnOnce() -> Option<Digest>,
     ) -> Option<Arc<Dict>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|dict| same(dict) && *dict.bytes == *bytes) {
+        let mut dicts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = dicts.iter().position(|dict| same(dict) && *dict.bytes == *bytes) {
             // The most recently used dictionary comes first.
-            kept[..=at].rotate_right(1);
-            return Some(Arc::clone(&kept[0]));
+            dicts[..=at].rotate_right(1);
+            return Some(Arc::clone(&dicts[0]));
         }
         let dict = Arc::new(Dict { bytes: memory::copied(bytes).ok()?, digest: make()? });
         if bytes.len() <= MAX_CACHED_LEN {
-            kept.truncate(MAX_CACHED_DICTS - 1);
-            kept.insert(0, Arc::clone(&dict));
+            dicts.truncate(MAX_CACHED_DICTS - 1);
+            dicts.insert(0, Arc::clone(&dict));
         }
         Some(dict)
     }

@@ -327,7 +327,7 @@ thread_local! {
 /// Calls `work` with a buffer for the planes of a tile, whose content is unspecified.
 fn with_scratch(work: impl FnOnce(&mut [u8; SCRATCH_LEN])) {
     match Pooled::take(&SCRATCHES, |_| true, zeroed_array) {
-        Ok(mut kept) => work(&mut kept),
+        Ok(mut cached) => work(&mut cached),
         Err(_) => work(&mut [0; SCRATCH_LEN]),
     }
 }

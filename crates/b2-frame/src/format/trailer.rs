@@ -40,7 +40,7 @@ impl Trailer {
         let len: u32 = r.number().map_err(|error| msgpack("trailer_len", error, base))?;
         let most = frame_len.saturating_sub(FIXED_HEADER_LEN as u64).min(i32::MAX as u64);
         if u64::from(len) < TRAILER_TAIL_LEN as u64 || u64::from(len) > most {
-            let expected = "25 to the length of the frame behind its header";
+            let expected = "25 to the length of the frame after its header";
             return Err(FrameError::field(
                 Structure::Trailer,
                 "trailer_len",

@@ -276,7 +276,7 @@ impl OpenPlan {
         let trailer = frame_len.saturating_sub(trailer_len)..frame_len;
         if trailer.start < head.rest {
             let at = Trailer::len_at(frame_len);
-            let expected = "a trailer that starts behind header and chunks";
+            let expected = "a trailer that starts after header and chunks";
             return Err(FrameError::field(Structure::Trailer, "trailer_len", at, trailer_len, expected));
         }
         within("trailer, in bytes", trailer_len, max_metadata(&self.dparams))?;

@@ -211,7 +211,7 @@ impl<S: RemoteSource> ReadAt for RemoteFile<S> {
             return Err(eof());
         }
         match self.opening.received(&range) {
-            Some(kept) => Ok(kept),
+            Some(cached) => Ok(cached),
             None => {
                 let flight = self.request_stats.begin();
                 let answer = self.source.range(range.clone())?;

@@ -74,7 +74,7 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
         let tables = Tables { starts, index: &index, ..Tables::default() };
         let tables = tables.placed(index_at, PagePosition::AfterIndex)?;
         let [starts, _] = tables.lists();
-        let tail = joined(&[&index, &tables.behind, &starts, &trailer])?;
+        let tail = joined(&[&index, &tables.after_index, &starts, &trailer])?;
         let head = state.head(cbytes, index_at + tail.len() as u64);
         return Ok(EncodedMetadata { head, tail, pages: tables.pages });
     };
@@ -108,18 +108,18 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
         ..Tables::default()
     };
     let copy_len = copy.map_or(0, |len| lengths.page_len(len));
-    let behind = index.len() + tables.len() + copy_len + block_len + trailer.len();
+    let after = index.len() + tables.len() + copy_len + block_len + trailer.len();
     let mut tables =
-        tables.placed(index_at, if behind > LONG_TAIL { pages } else { PagePosition::AfterIndex })?;
-    let copy_at = index_at + (tables.front.len() + index.len() + tables.behind.len()) as u64;
+        tables.placed(index_at, if after > LONG_TAIL { pages } else { PagePosition::AfterIndex })?;
+    let copy_at = index_at + (tables.front.len() + index.len() + tables.after_index.len()) as u64;
     let padding = start_copy::padding(copy_at);
     let copy_len = copy.map_or(0, |len| padding + len);
-    let behind = tables.behind.len() + copy_len + tables.lists_len(copy.is_some()) + block_len;
-    let len = tables.front.len() + index.len() + behind + trailer.len();
+    let after = tables.after_index.len() + copy_len + tables.lists_len(copy.is_some()) + block_len;
+    let len = tables.front.len() + index.len() + after + trailer.len();
     let head = state.head(cbytes + tables.front.len() as u64, index_at + len as u64);
     let copy = match copy {
         Some(_) => {
-            let start = [&head.bytes[..], first, &tables.front, &index, &tables.behind];
+            let start = [&head.bytes[..], first, &tables.front, &index, &tables.after_index];
             let mut page = memory::list(copy_len)?;
             page.resize(padding, 0);
             for part in start {
@@ -136,17 +136,18 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
     let (block, fingerprint) = parts.encode(&tables.pages.sums)?;
     trailer::set_fingerprint(&mut trailer, fingerprint);
     let [starts, runs] = tables.lists();
-    let tail = joined(&[&tables.front, &index, &tables.behind, &copy, &starts, &runs, &block, &trailer])?;
+    let tail =
+        joined(&[&tables.front, &index, &tables.after_index, &copy, &starts, &runs, &block, &trailer])?;
     Ok(EncodedMetadata { head, tail, pages: tables.pages })
 }
 
-/// Returns the input for the length of the copy of the start of the frame. At least `behind` bytes follow the chunks
+/// Returns the input for the length of the copy of the start of the frame. At least `after` bytes follow the chunks
 /// before it.
-fn lengths(content: &FrameContent<'_>, head: &StoredHeader, behind: usize) -> Lengths {
+fn lengths(content: &FrameContent<'_>, head: &StoredHeader, after: usize) -> Lengths {
     let FrameContent { state, first, cbytes, index_at, .. } = *content;
     let header = head.bytes.len();
     let chunk = if state.entries.contains(&0) { start_copy::head_len(first) } else { None };
-    let at = index_at + behind as u64;
+    let at = index_at + after as u64;
     let known =
         if header as u64 + first.len() as u64 == index_at { at } else { (header + first.len()) as u64 };
     Lengths {
@@ -182,7 +183,7 @@ struct Tables<'a> {
     /// Pages written before the index.
     front: Vec<u8>,
     /// New pages between the index and the lists.
-    behind: Vec<u8>,
+    after_index: Vec<u8>,
     pages: Pages,
 }
 
@@ -214,7 +215,7 @@ impl Tables<'_> {
         };
         self.pages.starts = place(&self.starts)?;
         self.pages.runs = place(&self.runs)?;
-        *(if in_front { &mut self.front } else { &mut self.behind }) = new;
+        *(if in_front { &mut self.front } else { &mut self.after_index }) = new;
         Ok(self)
     }
 

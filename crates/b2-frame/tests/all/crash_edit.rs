@@ -101,7 +101,7 @@ fn append() {
 #[test]
 fn append_bytes() {
     check_on(
-        "append bytes behind a short chunk",
+        "append bytes after a short chunk",
         &params,
         &five_and_a_half,
         &[&|e| e.append_bytes(&data(CHUNKSIZE * 2 + 100, 11))],

@@ -178,5 +178,5 @@ fn a_frame_behind_another_is_whole_or_not_there() {
         }
     })
     .unwrap();
-    println!("crash: frame behind another: {counts:?}");
+    println!("crash: frame after another: {counts:?}");
 }

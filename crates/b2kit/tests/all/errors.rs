@@ -204,7 +204,7 @@ fn metalayers_and_trailers() {
     says(
         field(len - 22, &[0, 0, 0, 24]),
         &format!(
-            "trailer field `trailer_len` at byte {} is 24, expected 25 to the length of the frame behind its header",
+            "trailer field `trailer_len` at byte {} is 24, expected 25 to the length of the frame after its header",
             len - 22
         ),
     );

@@ -134,7 +134,7 @@ impl Dtype {
                 return fail("structures nest too deep");
             }
             match field_end(field) {
-                Ok(behind) => end = end.max(behind),
+                Ok(after) => end = end.max(after),
                 Err(what) => return fail(what),
             }
         }

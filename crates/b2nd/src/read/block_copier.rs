@@ -217,7 +217,7 @@ impl Drop for BlockCopier<'_> {
         let plain = std::mem::take(&mut self.plain);
         if plain.len() <= MAX_CACHED_LEN {
             // While a thread ends, its thread-local storage may already be gone.
-            let _ = PLAIN.try_with(|kept| kept.replace(plain));
+            let _ = PLAIN.try_with(|cached| cached.replace(plain));
         }
     }
 }

@@ -368,9 +368,9 @@ pub(crate) fn separate(size: usize, dims: impl Iterator<Item = (isize, u64)>) ->
     dims.sort_unstable();
     let mut reach = size as u128;
     dims.into_iter().all(|(stride, len)| {
-        let behind = stride >= reach;
+        let separate = stride >= reach;
         reach = reach.saturating_add((len - 1).saturating_mul(stride));
-        behind
+        separate
     })
 }
 
@@ -386,12 +386,12 @@ pub(crate) fn extent(shape: &[u64], strides: &[isize], itemsize: usize) -> Optio
     if shape.contains(&0) {
         return Some((0, 0));
     }
-    let (mut before, mut behind) = (0usize, itemsize);
+    let (mut before, mut after) = (0usize, itemsize);
     for (&n, &stride) in shape.iter().zip(strides) {
         let way = usize::try_from(n - 1).ok()?.checked_mul(stride.unsigned_abs())?;
-        let end = if stride < 0 { &mut before } else { &mut behind };
+        let end = if stride < 0 { &mut before } else { &mut after };
         *end = end.checked_add(way)?;
     }
-    let len = before.checked_add(behind)?;
+    let len = before.checked_add(after)?;
     isize::try_from(len).is_ok().then_some((before, len))
 }

@@ -204,15 +204,15 @@ impl PointCopyPlan {
     /// Returns the chunk number of a part, and the group of its points.
     fn chunk(&self, npart: u64) -> (u64, usize) {
         let (ngroups, nothers) = (self.groups.len() as u64, self.others.len());
-        let nbehind = self.nchunks(self.within..nothers);
+        let nafter = self.nchunks(self.within..nothers);
         let nmiddle = ngroups * self.nchunks(self.before..self.within);
-        let (outer, behind) = (npart / nbehind, npart % nbehind);
+        let (outer, after) = (npart / nafter, npart % nafter);
         let (before, middle) = (outer / nmiddle, (outer % nmiddle) as usize);
         let (group, between) = if self.within > self.before { self.middle[middle] } else { (middle, 0) };
         let nchunk = self.share_of_group(group)
             + self.share(0..self.before, before)
             + self.share(self.before..self.within, between)
-            + self.share(self.within..nothers, behind);
+            + self.share(self.within..nothers, after);
         (nchunk, group)
     }
 }

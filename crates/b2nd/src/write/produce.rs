@@ -424,12 +424,12 @@ impl Buffers {
     }
 }
 
-fn take(kept: &Mutex<Vec<Vec<u8>>>) -> Vec<u8> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+fn take(pool: &Mutex<Vec<Vec<u8>>>) -> Vec<u8> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
 }
 
-fn put(kept: &Mutex<Vec<Vec<u8>>>, buffer: Vec<u8>) {
-    kept.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+fn put(pool: &Mutex<Vec<Vec<u8>>>, buffer: Vec<u8>) {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
 }
 
 struct BorrowedBuffer {

@@ -339,9 +339,9 @@ impl<T: Element> RegionSource for &[T] {
         let mut rest = dst;
         for_each_position(&rows, |at| -> Result<(), NdError> {
             let from = first + place(at, &steps);
-            let (row, behind) = std::mem::take(&mut rest).split_at_mut(run * T::ITEMSIZE);
+            let (row, after) = std::mem::take(&mut rest).split_at_mut(run * T::ITEMSIZE);
             encode(self[from..from + run].iter().copied(), region.dtype, row)?;
-            rest = behind;
+            rest = after;
             Ok(())
         })
         .map_err(io::Error::other)

@@ -2,7 +2,7 @@
 
     python benches/zarr_blosc.py [--latency MS] [--bandwidth MBPS] [--rounds N] [--whole]
 
-Both read the same files by turns: directly, or with a latency behind a store that waits so long in each request, and as
+Both read the same files by turns: directly, or with a latency in a store that waits so long in each request, and as
 long as its bytes take. With ``--whole``, whole arrays of many chunks instead, in all combinations of codec and shuffle.
 """
 

@@ -2,7 +2,7 @@
 
     python benches/zarr_boxes.py [--latency MS] [--rounds N]
 
-The stores are read by turns. Without a latency they are files; with one, files behind a store that waits so long in
+The stores are read by turns. Without a latency they are files; with one, files in a store that waits so long in
 each request.
 """
 

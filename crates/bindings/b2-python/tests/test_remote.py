@@ -1,4 +1,4 @@
-"""Arrays behind URLs, fsspec and obstore."""
+"""Arrays at URLs, fsspec and obstore."""
 
 import http.server
 import importlib

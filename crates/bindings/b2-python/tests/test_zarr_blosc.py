@@ -222,7 +222,7 @@ def test_small_chunks_are_read_at_once(tmp_path, pipeline):
         ([], [Crc32cCodec(), BloscCodec()]),
         ([], [BloscCodec(), BloscCodec()]),
     ],
-    ids=["filter", "behind", "before", "twice"],
+    ids=["filter", "after", "before", "twice"],
 )
 def test_other_chains_are_left_alone(pipeline, eager, filters, compressors):
     items = np.arange(4000, dtype="i4").reshape(80, 50)
@@ -378,7 +378,7 @@ def test_damaged_chunks_are_errors_in_bounded_memory(pipeline, eager, tmp_path, 
 
 
 def test_touched_blocks_are_those_with_selected_items():
-    """Beside a count of every byte."""
+    """Compared with a count of every byte."""
     dice = random.Random(4)
     for _ in range(600):
         shape = tuple(dice.randrange(1, 12) for _ in range(dice.randrange(1, 4)))

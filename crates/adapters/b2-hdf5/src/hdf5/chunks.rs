@@ -134,15 +134,15 @@ impl Chunks {
         if let Some(Err(what)) = self.total.get() {
             return Err(what.clone());
         }
-        let mut kept = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(all) = &*kept {
+        let mut cache = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = &*cache {
             return Ok(all.clone());
         }
         let found = self.numbered(None).and_then(|all| Ok((self.summed(&all)?, all)));
         let found = found.map(|(total, all)| (total, Arc::new(all)));
         let _ = self.total.set(found.as_ref().map(|(total, _)| *total).map_err(Clone::clone));
         let (_, all) = found?;
-        *kept = Some(all.clone());
+        *cache = Some(all.clone());
         Ok(all)
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Data {
     pub(super) beyond: Option<Vec<u8>>,
     pub(super) place: Stores,
     /// Chunks of which parts were requested, and their positions in the grid, the most recent one last.
-    pub(super) kept: Mutex<Vec<(Vec<u64>, CachedChunk)>>,
+    pub(super) cache: Mutex<Vec<(Vec<u64>, CachedChunk)>>,
     /// Memory of chunks that were read and decoded.
     pub(super) buffers: Arc<Buffers>,
 }
@@ -190,20 +190,20 @@ impl Data {
         control: &Control,
     ) -> Result<(), Hdf5Error> {
         let ends = start.iter().zip(shape).zip(&self.shape);
-        let kept: Vec<u64> = ends
+        let within: Vec<u64> = ends
             .map(|((&at, &length), &whole)| at.saturating_add(length).min(whole).saturating_sub(at))
             .collect();
-        if kept == shape {
+        if within == shape {
             return self.read_stored(start, shape, dst, control);
         }
         fill_with(self.beyond.as_deref(), dst);
-        let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
+        let mut part = self.zeroed(product(&within).saturating_mul(self.items.stored as u64))?;
         if part.is_empty() {
             return Ok(());
         }
-        self.read_stored(start, &kept, &mut part, control)?;
+        self.read_stored(start, &within, &mut part, control)?;
         copy_shared(
-            BoxBounds { start, shape: &kept },
+            BoxBounds { start, shape: &within },
             &part,
             BoxBounds { start, shape },
             dst,
@@ -314,8 +314,8 @@ impl Data {
             self.buffers.give_back(bytes);
             return copied.ok_or_else(|| self.no_fit());
         }
-        let kept = if is_part { self.cached(at) } else { None };
-        let (bytes, is_first) = match kept {
+        let cached = if is_part { self.cached(at) } else { None };
+        let (bytes, is_first) = match cached {
             Some(CachedChunk::Plain(plain)) => return copy(&plain, dst),
             Some(CachedChunk::Stored(bytes)) => (bytes, false),
             None => (self.stored_bytes(stored)?, true),
@@ -345,19 +345,19 @@ impl Data {
     }
 
     fn cached(&self, at: &[u64]) -> Option<CachedChunk> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|(own, _)| own == at).map(|(_, chunk)| chunk.clone())
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.iter().find(|(own, _)| own == at).map(|(_, chunk)| chunk.clone())
     }
 
     fn keep(&self, at: &[u64], chunk: CachedChunk) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(own, _)| own != at);
-        let mut held: usize = kept.iter().map(|(_, chunk)| chunk.len()).sum();
-        while held.saturating_add(chunk.len()) > MAX_CACHED_LEN && !kept.is_empty() {
-            held = held.saturating_sub(kept.remove(0).1.len());
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|(own, _)| own != at);
+        let mut len: usize = cache.iter().map(|(_, chunk)| chunk.len()).sum();
+        while len.saturating_add(chunk.len()) > MAX_CACHED_LEN && !cache.is_empty() {
+            len = len.saturating_sub(cache.remove(0).1.len());
         }
         if chunk.len() <= MAX_CACHED_LEN {
-            kept.push((at.to_vec(), chunk));
+            cache.push((at.to_vec(), chunk));
         }
     }
 

@@ -380,7 +380,7 @@ impl Hdf5 {
             beyond: fill.clone().or_else(|| datatype::default_fill(&kind)),
             fill: fill.filter(|_| !is_never_filled),
             place: placed.stores,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
             buffers: Arc::default(),
         };
         Ok(DataSetParts {

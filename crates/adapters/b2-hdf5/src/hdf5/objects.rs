@@ -321,7 +321,7 @@ impl Objects<'_> {
             beyond: fill.clone(),
             fill,
             place: placed.stores,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
             buffers: Arc::default(),
         };
         let found = DataSetParts {

@@ -114,8 +114,8 @@ impl<'a> Encoding<'a> {
                     0 | 1 => plain,
                     _ => shuffle(&plain, itemsize)?,
                 };
-                let kept = || self.encoders.lock().unwrap_or_else(PoisonError::into_inner);
-                let found = kept().pop();
+                let pool = || self.encoders.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = pool().pop();
                 let mut encoder = match found {
                     Some(encoder) => encoder,
                     None => {
@@ -124,7 +124,7 @@ impl<'a> Encoding<'a> {
                     }
                 };
                 let deflated = deflate(&mut *encoder, &shuffled)?;
-                kept().push(encoder);
+                pool().push(encoder);
                 Ok(Some(match deflated {
                     Some(bytes) => StoredChunk { bytes, skipped: 0 },
                     None => StoredChunk { bytes: shuffled, skipped: if itemsize > 1 { 0b10 } else { 1 } },

@@ -242,18 +242,18 @@ fn values(args: &Args, form: OutputForm, global: Global) -> Result<()> {
     let control = Control::new();
     let (mut buffer, mut first) = (Vec::new(), 0);
     let texts = Mutex::new(Vec::new());
-    let kept = || texts.lock().unwrap_or_else(PoisonError::into_inner);
+    let pool = || texts.lock().unwrap_or_else(PoisonError::into_inner);
     for piece in view.pieces() {
         view.read(&piece, &mut buffer).with_context(named)?;
         let make = |(k, part): (usize, &[u8])| {
-            let mut text: Vec<u8> = kept().pop().unwrap_or_default();
+            let mut text: Vec<u8> = pool().pop().unwrap_or_default();
             lines.write(first + (k * lines.batch()) as u64, part, &mut text);
             anyhow::Ok(text)
         };
         let send = |mut text: Vec<u8>| {
             output.send(&text)?;
             text.clear();
-            kept().push(text);
+            pool().push(text);
             Ok(())
         };
         // Formatting a number takes much longer than decoding it.

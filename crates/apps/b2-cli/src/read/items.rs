@@ -74,10 +74,10 @@ impl Items {
         if dst.is_empty() {
             return Ok(());
         }
-        let (before, behind) = (&shape[..self.axis], &shape[self.axis + 1..]);
+        let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
         // These fit, since `dst` holds all items of the box.
         let count = before.iter().product::<u64>() as usize;
-        let step = behind.iter().product::<u64>() as usize * self.itemsize;
+        let step = after.iter().product::<u64>() as usize * self.itemsize;
         let row = len as usize * step;
         let mut at = 0;
         for part in self.overlapping(first, first + len) {

@@ -64,7 +64,7 @@ impl Operand {
                 let Some(header) = NpyHeader::at(&file, at, len)? else {
                     match arrays.is_empty() {
                         true => bail!("--each: not an .npy file"),
-                        false => return Err(npy::behind(&file, at, len)),
+                        false => return Err(npy::data_after(&file, at, len)),
                     }
                 };
                 at = header.end();

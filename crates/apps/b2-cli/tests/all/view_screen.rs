@@ -253,8 +253,8 @@ fn what_cannot_be_shown_is_an_error() {
         let (status, text) = Session::start(&folder, args).end();
         assert_eq!(status.code(), Some(1), "{args:?}: {text:?}");
         assert!(text.contains(words), "{args:?}: {text:?}");
-        let behind = text.rsplit(LEFT).next().unwrap();
-        assert!(behind.contains(words), "it is said after the terminal is given back: {text:?}");
+        let after = text.rsplit(LEFT).next().unwrap();
+        assert!(after.contains(words), "it is said after the terminal is given back: {text:?}");
     }
     // Damage found later is reported in the last line, and the viewer continues.
     pack_damaged(&folder);

@@ -458,10 +458,10 @@ pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[FoundChunk]) {
             continue;
         }
         let len = places[i..].iter().take_while(|place| place.is_none()).count();
-        let behind = places.get(i + len).copied().flatten();
+        let after = places.get(i + len).copied().flatten();
         let fits = |chunk: &&FoundChunk| {
             before.is_none_or(|before| before < chunk.offset)
-                && behind.is_none_or(|behind| chunk.offset < behind)
+                && after.is_none_or(|after| chunk.offset < after)
         };
         if torn.iter().filter(fits).count() == len {
             for (place, chunk) in places[i..].iter_mut().zip(torn.iter().filter(fits)) {

@@ -127,7 +127,7 @@ fn copy_at(file: &OpenFile, offset: u64, rest: &[u8]) -> Option<u64> {
         return None;
     }
     let len = u64::from(u32::from_be_bytes(*rest.get(11..)?.first_chunk()?));
-    let behind = |start: u64| {
+    let following = |start: u64| {
         let from = start.checked_add(len)?;
         file.read(&Extent::at_most(
             FrameFile::Main,
@@ -135,7 +135,7 @@ fn copy_at(file: &OpenFile, offset: u64, rest: &[u8]) -> Option<u64> {
         ))
         .ok()
     };
-    let (first, copy) = (behind(0)?, behind(offset)?);
+    let (first, copy) = (following(0)?, following(offset)?);
     let same = first.iter().zip(&copy).take_while(|(a, b)| a == b).count();
     (same > 0).then(|| len + same as u64)
 }

@@ -80,22 +80,22 @@ fn read(
     budget: &mut u64,
 ) -> Option<FoundSums> {
     let bytes = |start: u64, end: u64| damaged.main.read(&Extent::exactly(FrameFile::Main, start..end)).ok();
-    let behind = end_at.checked_add(END_LEN as u64)?;
-    let end = bytes(end_at, behind)?;
+    let after = end_at.checked_add(END_LEN as u64)?;
+    let end = bytes(end_at, after)?;
     let len = block_len(&end, damaged.dparams.limits.max_metadata);
     *budget = budget.checked_sub(len)?;
-    let block = bytes(behind.checked_sub(len)?, behind)?;
+    let block = bytes(after.checked_sub(len)?, after)?;
     let pages = read_table(block.get(..block.len() - END_LEN)?);
     let number = |at: usize| end.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     if pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.count)) != Some(number(16)?)
         // All sums are stored before the block.
-        || number(16)? > behind / 8
+        || number(16)? > after / 8
     {
         return None;
     }
     let fingerprint = XxHash3_128::oneshot(&block).to_le_bytes();
-    let rest = damaged.main.read(&Extent::at_most(FrameFile::Main, behind..behind.checked_add(32)?)).ok()?;
-    let trailer = trailer_at(&damaged.main, behind, &rest, &damaged.dparams, budget).ok().flatten();
+    let rest = damaged.main.read(&Extent::at_most(FrameFile::Main, after..after.checked_add(32)?)).ok()?;
+    let trailer = trailer_at(&damaged.main, after, &rest, &damaged.dparams, budget).ok().flatten();
     let trailer = trailer.filter(|(trailer, _)| trailer.fingerprint().1 == fingerprint);
     let mut chunks = Vec::new();
     let mut good = 0;
@@ -112,14 +112,14 @@ fn read(
     if trailer.is_none() && good == 0 {
         return None;
     }
-    let in_place = trailer.as_ref().is_some_and(|(_, len)| Some(behind + len) == frame_len);
+    let in_place = trailer.as_ref().is_some_and(|(_, len)| Some(after + len) == frame_len);
     Some(FoundSums {
         header: [number(24)?, number(32)?],
         index: number(40)?,
         trailer: number(48)?,
         frame_len: frame_len.filter(|_| in_place),
         chunks,
-        end: behind,
+        end: after,
         in_place,
     })
 }

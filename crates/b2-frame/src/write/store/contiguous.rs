@@ -217,7 +217,7 @@ impl ContiguousStore {
         }
         let old = &old.head;
         self.check_unchanged(&old.bytes)?;
-        let (head, mut behind, frame_len, pages) = if metadata_only {
+        let (head, mut tail, frame_len, pages) = if metadata_only {
             let head = new.head(old.header.cbytes, self.committed);
             (head, Vec::new(), self.committed, Pages { sums: Vec::new(), ..self.pages.clone() })
         } else {
@@ -234,14 +234,14 @@ impl ContiguousStore {
         if matches!(self.home, FrameHome::Disk { .. }) {
             let redo = Redo { start: range.start, old: before.clone(), new: after.clone() };
             let redo = redo.encode();
-            memory::reserve(&mut behind, redo.len())?;
-            behind.extend_from_slice(&redo);
+            memory::reserve(&mut tail, redo.len())?;
+            tail.extend_from_slice(&redo);
         }
         let at = self.out.at;
-        if !behind.is_empty() {
-            self.out.write(at, &behind)?;
+        if !tail.is_empty() {
+            self.out.write(at, &tail)?;
         }
-        let cut = self.out.cut(at + behind.len() as u64);
+        let cut = self.out.cut(at + tail.len() as u64);
         self.out.io(cut)?;
         let synced = self.out.sync().inspect_err(|_| self.lost = true);
         self.out.io(synced)?;

@@ -152,13 +152,13 @@ impl MemoryStore {
 
     /// Returns the sorted offsets of the chunks after `base` that entries refer to.
     fn live(&self, entries: &[i64]) -> Result<Vec<u64>, OutOfMemory> {
-        let behind = |raw: &i64| match Entry::from_raw(*raw) {
+        let offset = |raw: &i64| match Entry::from_raw(*raw) {
             Some(Entry::Stored(offset)) => {
                 offset.checked_add(self.header_len).filter(|at| *at >= self.base.len() as u64)
             }
             _ => None,
         };
-        let mut live = memory::collect(entries.iter().filter_map(behind))?;
+        let mut live = memory::collect(entries.iter().filter_map(offset))?;
         live.sort_unstable();
         Ok(live)
     }

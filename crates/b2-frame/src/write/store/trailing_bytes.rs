@@ -65,8 +65,8 @@ impl SuperChunk {
         let file = self.files.open(FrameFile::Main)?;
         let (end, storage) = (self.header().frame_len(), file.storage());
         let count = || -> io::Result<u64> {
-            let behind = storage.len()?.saturating_sub(end);
-            Ok(if behind > 0 && file.is_whole() && is_ours(&**storage, end)? { behind } else { 0 })
+            let len = storage.len()?.saturating_sub(end);
+            Ok(if len > 0 && file.is_whole() && is_ours(&**storage, end)? { len } else { 0 })
         };
         count().map_err(FrameError::io(file.name()))
     }

@@ -1,4 +1,4 @@
-"""Appends chunks to a frame with C-Blosc2, its locking on, beside other writers.
+"""Appends chunks to a frame with C-Blosc2, its locking on, next to other writers.
 
     append_locked.py PATH WRITER COUNT
 

@@ -24,7 +24,7 @@ pub(crate) enum Mutation {
     /// Truncate a file.
     Truncate { file: u32, len: u32 },
     /// Append bytes to a file.
-    Behind { file: u32, kind: u32 },
+    Trailing { file: u32, kind: u32 },
     /// Flip a bit, by number.
     Flip { file: u32, bit: u32, seal: Seal },
     /// Change one or more bytes.
@@ -78,7 +78,9 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
             bytes.truncate(len as usize);
             return Some((content, truncated(base)));
         }
-        Mutation::Behind { file, kind } => return behind(base, content, file as usize, kind, &mut rng(kind)),
+        Mutation::Trailing { file, kind } => {
+            return trailing(base, content, file as usize, kind, &mut rng(kind));
+        }
         Mutation::Flip { file, bit, seal } => {
             let bytes = content.bytes_mut(base.files.get(file as usize)?)?;
             *bytes.get_mut(bit as usize / 8)? ^= 1 << (bit % 8);
@@ -175,7 +177,7 @@ fn in_frame(base: &Base, file: usize, at: usize) -> bool {
     parts.into_iter().chain(&layout.pages).any(|range| range.contains(&at))
 }
 
-fn behind(
+fn trailing(
     base: &Base,
     mut content: Content,
     file: usize,
@@ -211,7 +213,7 @@ pub(crate) fn group(base: &Base, mutation: Mutation) -> Group {
         Mutation::Pair { .. } => Group::Pairs,
         Mutation::Relation { .. } => Group::Relations,
         Mutation::Truncate { .. } => Group::Truncation,
-        Mutation::Behind { .. } => Group::Behind,
+        Mutation::Trailing { .. } => Group::Trailing,
         Mutation::Flip { .. } | Mutation::Byte { .. } => Group::Flips,
         Mutation::Stream { .. } => Group::Codec,
         Mutation::Damage { .. } => Group::Damage,

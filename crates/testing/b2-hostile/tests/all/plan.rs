@@ -217,7 +217,7 @@ fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
         out.extend(
             few(rng, len, MAX_FULLY_DAMAGED_LEN).into_iter().map(|len| Mutation::Truncate { file, len }),
         );
-        out.extend((0..APPENDED_VARIANTS).map(|kind| Mutation::Behind { file, kind }));
+        out.extend((0..APPENDED_VARIANTS).map(|kind| Mutation::Trailing { file, kind }));
         let bits = few(rng, len * 8, MAX_FULLY_DAMAGED_LEN * 2);
         out.extend(bits.into_iter().map(|bit| Mutation::Flip { file, bit, seal: any(rng) }));
     }

@@ -60,13 +60,13 @@ const INDEX_CHANGES: &[(&str, SparseChange, Expect)] = &[
     ("the index is a chunk", |t| t.put(file(t.base.content.bytes(t.base.files.get(1)?)?)), Reject),
     ("the index claims to be contiguous", |t| typed(t, 0), Reject),
     ("the index has type 2", |t| typed(t, 2), Reject),
-    ("chunk files nobody names", |t| t.beside("FFFFFFFF.chunk", file(&t.own)), Same),
-    ("a lock that is a link", |t| t.beside(".b2lock", Node::Link(INDEX.into())), Same),
-    ("a lock that is a FIFO", |t| t.beside(".b2lock", Node::Fifo), Same),
-    ("a lock that is a directory", |t| t.beside(".b2lock", Node::Folder), Same),
+    ("chunk files nobody names", |t| t.sibling("FFFFFFFF.chunk", file(&t.own)), Same),
+    ("a lock that is a link", |t| t.sibling(".b2lock", Node::Link(INDEX.into())), Same),
+    ("a lock that is a FIFO", |t| t.sibling(".b2lock", Node::Fifo), Same),
+    ("a lock that is a directory", |t| t.sibling(".b2lock", Node::Folder), Same),
     ("a lock with garbage", |t| noise(t, 33, ".b2lock"), Same),
     ("many other files", many, Same),
-    ("a folder with a strange name", |t| t.beside("\u{1b}[31m\n", Node::Folder), Same),
+    ("a folder with a strange name", |t| t.sibling("\u{1b}[31m\n", Node::Folder), Same),
     ("the index is a link out of the directory", |t| t.link("../../../../../../../../etc/passwd"), Reject),
     ("a redo record", |t| t.put(file(t.own.repeat(2))), Any),
 ];
@@ -74,7 +74,7 @@ const INDEX_CHANGES: &[(&str, SparseChange, Expect)] = &[
 impl SparseTarget<'_> {
     /// Returns the base with another entry in place of the file.
     fn put(&self, node: Node) -> Option<Content> {
-        self.beside(self.name, node)
+        self.sibling(self.name, node)
     }
 
     fn link(&self, target: &str) -> Option<Content> {
@@ -88,7 +88,7 @@ impl SparseTarget<'_> {
     }
 
     /// Returns the base with another entry under this name.
-    fn beside(&self, name: &str, node: Node) -> Option<Content> {
+    fn sibling(&self, name: &str, node: Node) -> Option<Content> {
         with(self.base.content.clone(), name, node)
     }
 }
@@ -104,7 +104,7 @@ fn with(mut content: Content, name: &str, node: Node) -> Option<Content> {
 
 fn noise(target: &mut SparseTarget<'_>, len: usize, name: &str) -> Option<Content> {
     let bytes = target.rng.bytes(len);
-    target.beside(name, file(bytes))
+    target.sibling(name, file(bytes))
 }
 
 fn garbage(target: &mut SparseTarget<'_>) -> Option<Content> {

@@ -334,10 +334,10 @@ impl<'a> Walk<'a> {
         for n in 0..nblocks.min(MAX_BLOCKS) {
             self.field(tables, bstarts + 4 * n, 4, false, format_args!("{label}: bstart {n}"));
         }
-        let behind = bstarts + 4 * nblocks;
+        let tables_at = bstarts + 4 * nblocks;
         if extended && self.byte(start + 31) & 1 != 0 {
-            self.field(tables, behind, 4, false, format_args!("{label}: size of dictionary"));
-            self.stream(behind + 4, self.le(behind));
+            self.field(tables, tables_at, 4, false, format_args!("{label}: size of dictionary"));
+            self.stream(tables_at + 4, self.le(tables_at));
         }
         for n in 0..nblocks.min(MAX_BLOCKS) {
             let block = start + self.le(bstarts + 4 * n);

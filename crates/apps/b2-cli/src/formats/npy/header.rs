@@ -107,7 +107,7 @@ impl NpyHeader {
 
 /// The error for data after an array that ends at byte `end`, in a file of `len` bytes. `another`: the data is another
 /// array.
-pub(crate) fn behind(end: u64, len: u64, another: bool) -> anyhow::Error {
+pub(crate) fn data_after(end: u64, len: u64, another: bool) -> anyhow::Error {
     let (bytes, at) = (count(len.saturating_sub(end), "byte"), thousands(end));
     match another {
         true => anyhow!(

@@ -25,7 +25,7 @@ pub(crate) use b2_view::labels::shown_dtype;
 pub(crate) use b2_view::npy::{MAGIC, descr, header_bytes};
 pub(crate) use header::{NpyHeader, nbytes};
 pub(crate) use source::RawSource;
-pub(crate) use start::behind;
+pub(crate) use start::data_after;
 
 use std::fs::File;
 use std::io::{self, Read};

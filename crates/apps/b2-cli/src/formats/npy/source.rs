@@ -58,8 +58,8 @@ impl RawSource {
     /// # Errors
     /// Fails if the box is not inside the array, if `dst` has another size, or if reading fails.
     pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> io::Result<()> {
-        let kept = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut buffers = kept().pop().unwrap_or_default();
+        let pool = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = pool().pop().unwrap_or_default();
         let Buffers { turned, span } = &mut buffers;
         let result = match self.fortran_order {
             false => self.read_in_file_order(start, shape, dst, span),
@@ -71,7 +71,7 @@ impl RawSource {
                 read.map(|()| reverse_axes(turned, dst, shape, self.itemsize))
             }
         };
-        kept().push(buffers);
+        pool().push(buffers);
         result
     }
 

@@ -36,7 +36,7 @@ impl NpyHeader {
     /// Same as [`at`](Self::at). Also fails if anything follows.
     pub(crate) fn alone(file: &dyn ReadAt, len: u64) -> Result<Option<Self>> {
         match Self::at(file, 0, len)? {
-            Some(header) if header.end() < len => Err(behind(file, header.end(), len)),
+            Some(header) if header.end() < len => Err(data_after(file, header.end(), len)),
             header => Ok(header),
         }
     }
@@ -48,8 +48,8 @@ impl NpyHeader {
 }
 
 /// The error for data after an array that ends at byte `end`.
-pub(crate) fn behind(file: &dyn ReadAt, end: u64, len: u64) -> anyhow::Error {
+pub(crate) fn data_after(file: &dyn ReadAt, end: u64, len: u64) -> anyhow::Error {
     let mut magic = [0; MAGIC.len()];
     let another = file.read_exact_at(end, &mut magic).is_ok() && magic == *MAGIC;
-    header::behind(end, len, another)
+    header::data_after(end, len, another)
 }

@@ -173,11 +173,12 @@ impl ZarrArray {
         let start = start.filter(|_| index_len <= len).context("a shard that is shorter than its index")?;
         let stored = file.read_at(start..start.saturating_add(index_len))?;
         let index = Arc::new(sharding.index(&stored, shard, &self.limits)?);
-        let mut kept = indexes();
-        kept.push_back((coords.to_vec(), index.clone()));
-        while kept.len() > 1 && kept.iter().map(|(_, index)| index.len()).sum::<usize>() > MAX_CACHED_ENTRIES
+        let mut cache = indexes();
+        cache.push_back((coords.to_vec(), index.clone()));
+        while cache.len() > 1
+            && cache.iter().map(|(_, index)| index.len()).sum::<usize>() > MAX_CACHED_ENTRIES
         {
-            kept.pop_front();
+            cache.pop_front();
         }
         Ok(index)
     }

@@ -42,9 +42,9 @@ fn is_set(glyph: &Glyph, column: usize, row: usize) -> bool {
         if row.is_multiple_of(SCALE) { y - 1 } else { y + 1 },
     );
     let own = glyph[y][x];
-    let (beside, above) = (glyph[y][side], glyph[end][x]);
+    let (across, above) = (glyph[y][side], glyph[end][x]);
     let (other_side, below) = (glyph[y][2 * x - side], glyph[2 * y - end][x]);
-    if beside == above && beside != below && above != other_side { beside } else { own }
+    if across == above && across != below && above != other_side { across } else { own }
 }
 
 fn glyph(c: char) -> Glyph {

@@ -93,8 +93,8 @@ impl Image<'_> {
         let widest = colours.marks.iter().map(|(_, text)| font::width(text)).max().unwrap_or(0);
         let has_missing = values.iter().any(|x| scale.colour(*x).is_none());
         let words = if has_missing { font::width("missing") } else { 0 };
-        let beside = GAP + BAR + TICK + 3 + widest.max(words);
-        let right = beside + GAP + if unit.is_empty() { 0 } else { ROW };
+        let bar_width = GAP + BAR + TICK + 3 + widest.max(words);
+        let right = bar_width + GAP + if unit.is_empty() { 0 } else { ROW };
         let (mut canvas, at) = begin(titles, size, &across, &down, right);
         let pixels = values.iter().flat_map(|x| scale.colour(*x).unwrap_or(scale.map.missing())).collect();
         canvas.marks.push(Mark::Image { at, size, shape: [w, h], pixels });
@@ -116,7 +116,7 @@ impl Image<'_> {
             canvas.frame([bar[0], below - font::CAP], [BAR, font::CAP]);
             canvas.text([bar[0] + BAR + TICK + 4, below], Anchor::Start, "missing");
         }
-        let middle = [at[0] + size[0] + beside + ROW, at[1] + size[1] / 2];
+        let middle = [at[0] + size[0] + bar_width + ROW, at[1] + size[1] / 2];
         canvas.upward(middle, fitted(unit, size[1]));
         canvas
     }

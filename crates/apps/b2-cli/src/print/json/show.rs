@@ -235,13 +235,13 @@ impl Text<'_, '_> {
         self.push("\"")
     }
 
-    fn base64(&mut self, before: &str, bytes: &[u8], behind: &str) -> Result<()> {
+    fn base64(&mut self, before: &str, bytes: &[u8], after: &str) -> Result<()> {
         self.push(before)?;
         // Pieces of a multiple of 3 bytes have no padding.
         for piece in bytes.chunks(BASE64_LEN) {
             self.push(&BASE64.encode(piece))?;
         }
-        self.push(behind)
+        self.push(after)
     }
 }
 

@@ -201,7 +201,7 @@ fn contrast([r, g, b]: [u8; 3]) -> [u8; 3] {
 fn is_arm([row, column]: [usize; 2], [y, x]: [usize; 2], grain: [usize; 2]) -> bool {
     let (down, right) = (row.abs_diff(y), column.abs_diff(x));
     let (near, long) = (grain[1] / 6, 3 * grain[1]);
-    let arm = |along: usize, beside: usize| beside <= near && (grain[1] / 2 + 1..=long).contains(&along);
+    let arm = |along: usize, across: usize| across <= near && (grain[1] / 2 + 1..=long).contains(&along);
     arm(down, right) || arm(right, down)
 }
 
@@ -212,10 +212,10 @@ pub(super) fn nearest(known: &[u64], item: u64) -> Option<usize> {
     if item.saturating_add(apart) < first || item > last.saturating_add(apart) {
         return None;
     }
-    let behind = known.partition_point(|k| *k < item);
-    let before = behind.saturating_sub(1);
-    match known.get(behind) {
-        Some(k) if k - item < item.abs_diff(known[before]) || behind == 0 => Some(behind),
+    let next = known.partition_point(|k| *k < item);
+    let before = next.saturating_sub(1);
+    match known.get(next) {
+        Some(k) if k - item < item.abs_diff(known[before]) || next == 0 => Some(next),
         _ => Some(before),
     }
 }
