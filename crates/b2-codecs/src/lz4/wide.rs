@@ -12,17 +12,21 @@ use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
 #[inline]
 pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     let at = match isa.kind() {
+        IsaKind::Generic => return at,
+        _ if end < SHORT_INPUT => at,
         // SAFETY: the value says that the CPU has these instructions.
         IsaKind::Avx512 => unsafe { avx512(src, end, dst, at) },
         // SAFETY: as above.
         IsaKind::Avx2 => unsafe { avx2(src, end, dst, at) },
-        IsaKind::Generic => return at,
     };
     to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
         // SAFETY: as above; all CPUs with AVX-512 have AVX2.
         unsafe { avx2_last(src, end, dst, at) }
     })
 }
+
+/// Shorter inputs are decoded by the loop for the end alone, since each loop takes some time to start.
+const SHORT_INPUT: usize = if cfg!(any(test, fuzzing)) { 100 } else { 400 };
 
 /// Outputs up to this length are decoded with 16-byte copies also with AVX-512. The sources of their matches are near, and
 /// often still on their way to the cache: the CPU can forward a store to a load only if it covers all of it, which it more
@@ -71,7 +75,7 @@ unsafe fn avx2(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
     }
 }
 
-/// Decodes the sequences at the end of a block.
+/// Decodes the sequences at the end of a block, or a whole short block.
 ///
 /// # Safety
 /// The CPU must have AVX2.
@@ -223,7 +227,7 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool, const LAST: bool>(
                 next = next.add(1);
             }
             long += 1;
-            if long == MANY {
+            if !LAST && long == MANY {
                 if counted - input_from(next) < MANY_IN {
                     return Stop::ManyLong(position(ip, op));
                 }
