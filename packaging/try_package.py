@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
     [data] = b2kit.hdf5.open(foreign).values()
     assert data.filters == ["shuffle", "gzip"] and np.array_equal(data[::7, 5:, ::-3], x[::7, 5:, ::-3])
 
-    # Eight threads read one array; on a Python without the lock they do so at once.
+    # Eight threads read one array; on a Python without the lock they do so concurrently.
     def read(a: b2kit.Array, results: list[bool]) -> None:
         results.append(all(np.array_equal(a[i::8], x[i::8]) for i in range(8)))
 

@@ -1,4 +1,4 @@
-//! Tells the command which commit it is built from, where that is known: `B2KIT_COMMIT`; and, with the feature `web`, where the
+//! Passes the command the commit it is built from, if known: `B2KIT_COMMIT`; and, with the feature `web`, where the
 //! page for browsers is.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn main() {
     }
 }
 
-/// Tells the command where the parts of the page are: in a clone next to its engine, which is compiled here; a package has all of
+/// Passes the command where the parts of the page are: in a clone next to its engine, which is compiled here; a package has all of
 /// it in `page`.
 fn page() {
     let engine = Path::new("../b2-wasm");

@@ -126,7 +126,7 @@ fn shortest_half(x: f64) -> Digits {
     let below = if bits == 0 { return Digits::of("0") } else { f64::midpoint(neighbour(bits - 1), x) };
     let above = if x < 65504.0 { f64::midpoint(neighbour(bits + 1), x) } else { 65520.0 };
     let is_even = bits.is_multiple_of(2);
-    let tells = |y: f64| (below < y && y < above) || (is_even && (y == below || y == above));
+    let rounds_back = |y: f64| (below < y && y < above) || (is_even && (y == below || y == above));
     /// The powers of ten from -8, that of the smallest float.
     const POWERS: [f64; 13] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4];
     let power = POWERS.partition_point(|power| *power <= x) as i32 - 9;
@@ -139,7 +139,7 @@ fn shortest_half(x: f64) -> Digits {
         // denser.
         let even = exact.round_ties_even();
         let found = [even, exact.floor() + exact.ceil() - even].into_iter().find(|number| {
-            (number - exact).abs() <= 0.5 && tells(if last < 0 { number / unit } else { number * unit })
+            (number - exact).abs() <= 0.5 && rounds_back(if last < 0 { number / unit } else { number * unit })
         });
         if let Some(number) = found {
             let mut digits = Digits::of(itoa::Buffer::new().format(number as u32));
@@ -382,22 +382,22 @@ mod tests {
             Width::Double => format!("{x:e}"),
             Width::Single => format!("{:e}", x as f32),
             Width::Half => {
-                let tells = |text: &String| text.parse().is_ok_and(|y: f64| round_half(y) == x);
+                let rounds_back = |text: &String| text.parse().is_ok_and(|y: f64| round_half(y) == x);
                 // NumPy rounds this tie to the odd number, since the even one would be a different float.
                 let odd = ["1.563e-2".to_owned()].into_iter().filter(|_| x == 0.015625);
-                odd.chain((0..17).map(|places| format!("{x:.places$e}"))).find(tells).unwrap()
+                odd.chain((0..17).map(|places| format!("{x:.places$e}"))).find(rounds_back).unwrap()
             }
         };
         let shortest = Digits::of(&text);
         // The standard library rounds ties up.
         let (even, power) = rounded_exp(x, shortest.len - 1);
         let text = format!("{even}e{power}");
-        let tells = match width {
+        let rounds_back = match width {
             Width::Single => text.parse().is_ok_and(|y: f32| y == x as f32),
             Width::Double => text.parse().is_ok_and(|y: f64| y == x),
             Width::Half => false,
         };
-        if tells { Digits::of(&text) } else { shortest }
+        if rounds_back { Digits::of(&text) } else { shortest }
     }
 
     fn check(x: f64, width: Width) {

@@ -483,12 +483,12 @@ async function paint(own = looking) {
   drawAxis(at("count"), { title: "items", marks: [[0, most.toLocaleString("en")], [1, "0"]] }, true);
   at("missing").textContent = answer.missing > 0 ? `${answer.missing} missing` : "";
   const { steps, every, height, width } = shown.look;
-  const told = [`[${sliceText()}]`];
-  if (shown.file.unit) told.push(shown.file.unit);
-  if (Math.max(...steps) > 1) told.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
-  if (every > 1) told.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
-  at("caption").textContent = told.join(" · ");
-  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
+  const caption = [`[${sliceText()}]`];
+  if (shown.file.unit) caption.push(shown.file.unit);
+  if (Math.max(...steps) > 1) caption.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
+  if (every > 1) caption.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
+  at("caption").textContent = caption.join(" · ");
+  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${caption[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
   move(shown.cursor[0], shown.cursor[1], !at("cross").hidden);
 }
 

@@ -155,8 +155,8 @@ async function send(url, options) {
 }
 
 function version(response) {
-  const told = (name) => response.headers.get(name);
-  return { etag: told("etag"), modified: told("last-modified") };
+  const header = (name) => response.headers.get(name);
+  return { etag: header("etag"), modified: header("last-modified") };
 }
 
 /** Aborts a request if nothing arrives for too long. Each call of the returned function restarts the timeout. */
@@ -174,9 +174,9 @@ async function length(source, abort) {
   if (source instanceof Blob) return { bytes: new Uint8Array(), length: source.size };
   const received = startTimeout(abort);
   const response = await send(source, { method: "HEAD", signal: abort.signal }).finally(received.end);
-  const told = Number(response.headers.get("content-length") ?? NaN);
-  const known = response.ok && Number.isSafeInteger(told) && !response.headers.get("content-encoding");
-  return { bytes: new Uint8Array(), length: known ? told : -1, ...version(response) };
+  const stated = Number(response.headers.get("content-length") ?? NaN);
+  const known = response.ok && Number.isSafeInteger(stated) && !response.headers.get("content-encoding");
+  return { bytes: new Uint8Array(), length: known ? stated : -1, ...version(response) };
 }
 
 async function fetched(url, start, end, abort) {
@@ -184,7 +184,7 @@ async function fetched(url, start, end, abort) {
   try {
     const response = await send(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal: abort.signal });
     received();
-    const told = response.headers.get("content-range");
+    const stated = response.headers.get("content-range");
     if (response.status === 404 || response.status === 410) throw failure("there is no such file on the server", 2);
     if (response.status === 416) {
       if (start === 0) return { bytes: new Uint8Array(), length: 0, ...version(response) };
@@ -201,8 +201,8 @@ async function fetched(url, start, end, abort) {
       throw failure(`the server answers with status ${response.status}`);
     }
     let total = -1;
-    if (told !== null && response.status === 206) {
-      const parts = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(told);
+    if (stated !== null && response.status === 206) {
+      const parts = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(stated);
       if (parts === null || Number(parts[1]) !== start || Number(parts[2]) >= end) {
         throw failure("the server sends a different range than requested");
       }

@@ -152,7 +152,7 @@ fn run(test: &str, storage: Storage) {
     check(&path, committed, true);
     println!(
         "crash: {kills} processes killed, {storage:?}: {committed} commits, none lost; {none} killed before \
-         their first commit was told, {unheard} commits made but not told"
+         their first commit was reported, {unheard} commits made but not reported"
     );
 }
 

@@ -3,7 +3,7 @@
     python benches/crops.py [--codec lz4 zstd] [--processes 1 8] [--rounds 5] [--crops 40]
 
 A float32 volume of 256 x 320 x 320 in chunks of 128 and blocks of 32, opened for each crop of 128^3 (python-blosc2 with
-mmap, as nnU-Net does), or for each batch of four (`read_boxes`). Every measurement is a process of its own, or so many
+mmap, as nnU-Net does), or for each batch of four (`read_boxes`). Every measurement is a separate process, or so many
 forked ones, because what the allocator kept of earlier arrays decides how many pages have to be cleared. Prints crops per
 second of CPU time and of the clock, and the medians of both over those of python-blosc2 in the same round.
 

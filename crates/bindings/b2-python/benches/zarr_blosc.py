@@ -102,15 +102,15 @@ def parts(args, folder):
                     times[on].append(time.perf_counter() - began)
                     cpus[on].append(cpu() - used)
                     np.testing.assert_array_equal(found, items[key])
-            told = []
+            reported = []
             for on in (0, 1):
                 counting[on].requests = counting[on].bytes = 0
                 counted[on][key]
-                told.append((counting[on].bytes, counting[on].requests))
+                reported.append((counting[on].bytes, counting[on].requests))
             ms = [statistics.median(each) * 1000 for each in (*times, *cpus)]
             print(
-                f"{name:24} {what:18} | {told[0][0] >> 10:7} KiB {told[0][1]:3} | {told[1][0] >> 10:7} KiB {told[1][1]:3} "
-                f"(1/{told[0][0] / told[1][0]:.1f}) | {ms[0]:7.1f} {ms[1]:7.1f} ms ({ms[1] / ms[0]:.2f}) "
+                f"{name:24} {what:18} | {reported[0][0] >> 10:7} KiB {reported[0][1]:3} | {reported[1][0] >> 10:7} KiB {reported[1][1]:3} "
+                f"(1/{reported[0][0] / reported[1][0]:.1f}) | {ms[0]:7.1f} {ms[1]:7.1f} ms ({ms[1] / ms[0]:.2f}) "
                 f"| CPU {ms[2]:7.1f} {ms[3]:7.1f} ms"
             )
 

@@ -73,7 +73,7 @@ def main():
         ("box anywhere in a chunk", rng.integers(0, 7, (args.rounds, 3)) * 32 + rng.integers(1, 32, (args.rounds, 3))),
     ):
         times = {kind: [] for kind in kinds}
-        told = {kind: (0, 0) for kind in kinds}
+        reported = {kind: (0, 0) for kind in kinds}
         for start in starts:
             key = tuple(slice(int(at), int(at) + BOX) for at in start)
             for kind, z in arrays.items():
@@ -81,12 +81,12 @@ def main():
                 began = time.perf_counter()
                 found = z[key]
                 times[kind].append(time.perf_counter() - began)
-                requests, nbytes = told[kind]
-                told[kind] = (requests + stores[kind].requests, nbytes + stores[kind].bytes)
+                requests, nbytes = reported[kind]
+                reported[kind] = (requests + stores[kind].requests, nbytes + stores[kind].bytes)
                 np.testing.assert_array_equal(found, items[key])
         print(f"\n{name}, latency {args.latency} ms, median of {args.rounds}")
         for kind in kinds:
-            requests, nbytes = told[kind]
+            requests, nbytes = reported[kind]
             print(
                 f"  {kind:34} {statistics.median(times[kind]) * 1000:8.2f} ms "
                 f"{nbytes / args.rounds / 1024:9.0f} KiB {requests / args.rounds:5.1f} requests"

@@ -220,7 +220,7 @@ impl Store {
         self.run(py, |store| store.remove(key))
     }
 
-    /// Tells other handles that members were added or replaced.
+    /// Notifies other handles that members were added or replaced.
     fn announce(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, b2_store::Store::announce)
     }

@@ -487,9 +487,9 @@ def test_threads_setting():
 
 def test_progress(capsys, tmp_path):
     x = np.random.default_rng(0).integers(0, 1000, (2000, 2000))
-    told = []
-    a = b2kit.asarray(x, tmp_path / "a.b2nd", progress=lambda done, total: told.append((done, total)))
-    assert told and told[-1] == (x.nbytes, x.nbytes) and told == sorted(told)
+    reported = []
+    a = b2kit.asarray(x, tmp_path / "a.b2nd", progress=lambda done, total: reported.append((done, total)))
+    assert reported and reported[-1] == (x.nbytes, x.nbytes) and reported == sorted(reported)
     a.read(progress=True)
     assert "read" in capsys.readouterr().err
 
@@ -687,11 +687,11 @@ def test_everything_that_goes_wrong_is_an_error_of_the_package(tmp_path):
     class Mine(ValueError):
         pass
 
-    def told(done, total):
+    def reported(done, total):
         raise Mine("stop")
 
     with pytest.raises(Mine):
-        b2kit.asarray(np.zeros(1 << 20), progress=told)
+        b2kit.asarray(np.zeros(1 << 20), progress=reported)
 
 
 def test_lock_false_changes_what_cannot_be_locked(tmp_path):

@@ -604,7 +604,7 @@ def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
     tree.close()
     shutil.copy("lazyexpr.b2nd", "s.b2d/lazy.b2nd")
     names = {"lazyexpr": "LazyExpr", "lazyudf": "LazyUDF", "proxy": "Proxy", "c2array": "C2Array", "older": "LazyArray"}
-    for name, told in names.items():
+    for name, reported in names.items():
         path = f"{name}.b2nd"
         frame = (tmp_path / path).read_bytes()
         calls = [
@@ -614,12 +614,12 @@ def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
             lambda: b2kit.open(open(path, "rb")),
         ]
         for call in calls:
-            with pytest.raises(errors.UnsupportedError, match=told):
+            with pytest.raises(errors.UnsupportedError, match=reported):
                 call()
         # The file itself is intact, or damaged.
         assert b2kit.verify(path) == b2kit.verify(frame) == "none"
         done = subprocess.run([sys.executable, "-m", "b2kit", "cat", path], capture_output=True, text=True)
-        assert done.returncode and told in done.stderr and not done.stdout, done
+        assert done.returncode and reported in done.stderr and not done.stdout, done
     g = b2kit.open("s.b2d")
     assert (g["plain"][...] == a[...]).all()
     with pytest.raises(errors.UnsupportedError, match="LazyExpr"):

@@ -56,8 +56,8 @@ def test_the_package_imports_on_first_use():
         assert all(globals()[name] is getattr(b2kit, name) for name in b2kit.__all__)
         assert "numpy" in sys.modules
     """
-    told = run("-c", script, program=(sys.executable,))
-    assert told.returncode == 0, told.stderr
+    reported = run("-c", script, program=(sys.executable,))
+    assert reported.returncode == 0, reported.stderr
 
 
 def test_exit_codes_and_messages(tmp_path):

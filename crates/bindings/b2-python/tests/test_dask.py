@@ -276,22 +276,22 @@ def test_empty_arrays_can_grow(tmp_path, shape):
     assert b2kit.open(tmp_path / "a.b2nd").shape == grown
 
 
-@pytest.mark.parametrize("blocks, told", [("i8", "f8"), ("f8", "i8"), (">i4", "i4"), ("f8", "f4"), ("<U2", "<U5"), ("m8[s]", "m8[ms]")])
-def test_partitions_of_another_type_than_dask_knows(tmp_path, blocks, told):
+@pytest.mark.parametrize("blocks, declared", [("i8", "f8"), ("f8", "i8"), (">i4", "i4"), ("f8", "f4"), ("<U2", "<U5"), ("m8[s]", "m8[ms]")])
+def test_partitions_of_another_type_than_dask_knows(tmp_path, blocks, declared):
     x = np.arange(40).astype(blocks)
-    lazy = da.arange(40, chunks=9).map_blocks(lambda block: block.astype(blocks), dtype=told, meta=np.empty(0, told))
+    lazy = da.arange(40, chunks=9).map_blocks(lambda block: block.astype(blocks), dtype=declared, meta=np.empty(0, declared))
     a = to_b2kit(lazy, tmp_path / "a.b2nd")
-    assert a.dtype == told and a[...].tolist() == x.astype(told).tolist()
+    assert a.dtype == declared and a[...].tolist() == x.astype(declared).tolist()
     # The type that is asked for.
-    a = to_b2kit(da.from_array(x, chunks=9), tmp_path / "b.b2nd", dtype=told)
-    assert a.dtype == told and a[...].tolist() == x.astype(told).tolist()
+    a = to_b2kit(da.from_array(x, chunks=9), tmp_path / "b.b2nd", dtype=declared)
+    assert a.dtype == declared and a[...].tolist() == x.astype(declared).tolist()
 
 
 @pytest.mark.parametrize(
-    "wrong, told", [(lambda block: block + 0.5, "i8"), (lambda block: block - 9, "u1"), (lambda block: np.ma.masked_equal(block, 1), "i8")]
+    "wrong, declared", [(lambda block: block + 0.5, "i8"), (lambda block: block - 9, "u1"), (lambda block: np.ma.masked_equal(block, 1), "i8")]
 )
-def test_partitions_whose_values_would_change_are_refused(tmp_path, wrong, told):
-    lazy = da.arange(10, chunks=5).map_blocks(wrong, dtype=told, meta=np.empty(0, told))
+def test_partitions_whose_values_would_change_are_refused(tmp_path, wrong, declared):
+    lazy = da.arange(10, chunks=5).map_blocks(wrong, dtype=declared, meta=np.empty(0, declared))
     with pytest.raises((ValueError, TypeError)):
         to_b2kit(lazy, tmp_path / "a.b2nd")
     assert os.listdir(tmp_path) == []

@@ -60,8 +60,8 @@ def test_attributes_one_by_one_and_in_edits_and_groups(tmp_path):
 def test_other_programs_read_many_attributes(tmp_path):
     blosc2 = pytest.importorskip("blosc2", reason="blosc2 is not installed")
     b2kit.asarray(x, tmp_path / "a.b2nd", attrs=many)
-    told = blosc2.open(str(tmp_path / "a.b2nd"), mode="r")
-    own = {name: told.schunk.vlmeta[name] for name in told.schunk.vlmeta}
+    reported = blosc2.open(str(tmp_path / "a.b2nd"), mode="r")
+    own = {name: reported.schunk.vlmeta[name] for name in reported.schunk.vlmeta}
     more = own.pop("attrs")
     assert {**own, **more} == many
     # A value of other programs under that name that is not a map is an ordinary attribute.
@@ -182,9 +182,9 @@ def test_copies_of_h5py_keep_attributes_and_chunks(tmp_path):
         g["d"] = d
         for a in b2kit.copy(d, tmp_path / "d.b2nd"), g.array("d"):
             assert a.chunks == (10, 20) and (a[:] == x).all()
-            told = a.attrs.asdict()
-            assert list(told.pop("range")) == [1.0, 2.0]
-            assert told == {"units": "K", "names": ["a", "bc"], "n": 3, "nothing": None}
+            reported = a.attrs.asdict()
+            assert list(reported.pop("range")) == [1.0, 2.0]
+            assert reported == {"units": "K", "names": ["a", "bc"], "n": 3, "nothing": None}
         assert b2kit.copy(d, chunks=(50, 50), attrs={"units": "C"}).attrs["units"] == "C"
 
 
@@ -401,9 +401,9 @@ def test_progress_takes_tqdm():
     with Quiet() as bar:
         a.read(progress=bar)
         assert bar.n == bar.total == x.nbytes
-    told = []
-    a.read(progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (x.nbytes, x.nbytes)
+    reported = []
+    a.read(progress=lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (x.nbytes, x.nbytes)
 
 
 def test_nonsense_is_an_error():

@@ -43,8 +43,8 @@ def ways(shape, rng):
 
 
 def judge(read, items, errors=b2kit.Error):
-    """Returns the outcome of a read: `error`, `told`, `right` or `wrong`."""
-    with warnings.catch_warnings(record=True) as told:
+    """Returns the outcome of a read: `error`, `reported`, `right` or `wrong`."""
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         try:
             found = read()
@@ -52,7 +52,7 @@ def judge(read, items, errors=b2kit.Error):
             return "error"
     if same(found, items):
         return "right"
-    return "told" if any(issubclass(w.category, b2kit.errors.ChangedWarning) for w in told) else "wrong"
+    return "reported" if any(issubclass(w.category, b2kit.errors.ChangedWarning) for w in reported) else "wrong"
 
 
 def flip(path, rng):
@@ -75,7 +75,7 @@ def test_no_flipped_bit_gives_wrong_values(tmp_path, number):
     codec, filters = CODECS[number % 5], FILTERS[int(rng.integers(len(FILTERS)))]
     b2kit.asarray(items, path, codec=codec, filters=filters, chunks=chunks, sparse=number % 4 == 0)
     keys = ways(items.shape, rng)
-    ends = {"error": 0, "told": 0, "right": 0}
+    ends = {"error": 0, "reported": 0, "right": 0}
     for _ in range(FLIPS):
         file, good, at = flip(path, rng)
         for key in keys:
@@ -111,7 +111,7 @@ def test_no_flipped_bit_of_a_zarr_chunk_gives_wrong_values(tmp_path, number):
     z[...] = items
     # Zarr does not support negative steps.
     keys = ways(items.shape, rng)[:3]
-    ends = {"error": 0, "told": 0, "right": 0}
+    ends = {"error": 0, "reported": 0, "right": 0}
     folder = pathlib.Path(tmp_path, "z", "c")
     files = sorted(pathlib.Path(at, name) for at, _, names in os.walk(folder) for name in names)
     z = zarr.open_array(tmp_path / "z", mode="r")

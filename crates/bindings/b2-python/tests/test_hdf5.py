@@ -88,7 +88,7 @@ def test_it_is_b2kit_that_decodes_beside_filters_of_netcdf(tmp_path, number):
     found = importlib.util.find_spec("netCDF4")
     plugins = pathlib.Path(found.origin).parent / "plugins" if found else None
     if plugins is None or not plugins.is_dir():
-        pytest.skip("netCDF4 with filters of its own is not installed")
+        pytest.skip("netCDF4 with its own filters is not installed")
     write = (
         "h5py.h5z.filter_avail(int(sys.argv[2]))\n" + OURS + "h5py.File(sys.argv[1], 'w').create_dataset('x', "
         "data=np.arange(5000), chunks=(500,), compression=int(sys.argv[2]), compression_opts=(0, 0, 0, 0, 5, 1, 1))"

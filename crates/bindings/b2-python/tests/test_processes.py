@@ -338,13 +338,13 @@ path = sys.argv[1] + "/a.b2nd"
 a = b2kit.asarray(x[:10], path, chunks=(100, 1000))
 raised = []
 def callback(call):
-    def told(done, total):
+    def reported(done, total):
         try:
             call()
         except b2kit.errors.ArgumentError as error:
             raised.append(str(error))
             raise
-    return told
+    return reported
 def again():
     a[0] = 1
 for call in (lambda e: e.shape, lambda e: e[0], lambda e: e.append(x[:1]), lambda e: e.attrs.asdict(), lambda e: again()):

@@ -393,18 +393,18 @@ def test_secrets_are_in_nothing_that_is_shown(server, items, kind, tmp_path):
         assert "secret" not in shown
     if kind == "hdf5":
         file = hdf5.open(url)
-        told = [repr(file), file.path, repr(file["t"]), file["t"].path]
+        reported = [repr(file), file.path, repr(file["t"]), file["t"].path]
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(file["t"]))[...], np.arange(12.0))
         with pytest.raises(b2kit.errors.Error) as caught:
             file["none"]
-        told.append(str(caught.value))
+        reported.append(str(caught.value))
     else:
         array = b2kit.open(url)
-        told = [repr(array), array.path, str(array.info), array._repr_html_()]
+        reported = [repr(array), array.path, str(array.info), array._repr_html_()]
     with xr.open_dataset(url, engine="b2kit") as dataset:
-        told += [str(dataset), str(dataset.encoding), *map(str, dataset.variables)]
-        told += [str(variable.encoding) for variable in dataset.variables.values()]
-    assert not [text for text in told if "secret" in text]
+        reported += [str(dataset), str(dataset.encoding), *map(str, dataset.variables)]
+        reported += [str(variable.encoding) for variable in dataset.variables.values()]
+    assert not [text for text in reported if "secret" in text]
 
 
 def test_references_have_no_secrets(server, items):
@@ -420,9 +420,9 @@ def test_errors_of_other_packages_are_redacted():
     from b2kit import _remote
 
     # The source text is in the traceback, too.
-    told = "403, url='https://me:{0}@host/a?token={0}'".format("sec" + "ret")
+    reported = "403, url='https://me:{0}@host/a?token={0}'".format("sec" + "ret")
     with pytest.raises(b2kit.errors.Error) as caught, _remote._converted_errors("https://host/a"):
-        raise RuntimeError(told)
+        raise RuntimeError(reported)
     assert "sec" + "ret" not in "".join(traceback.format_exception(caught.value))
     assert "403" in str(caught.value)
 
@@ -444,20 +444,20 @@ def test_options_for_fsspec(tmp_path):
     fsspec.register_implementation("guarded", Guarded, clobber=True)
     fs = Guarded(token="secret")
     fs.pipe("guarded://a.b2nd", bytes(b2kit.asarray(np.arange(5), attrs={"_ARRAY_DIMENSIONS": ["x"]})._frame()))
-    told = {"token": "secret"}
+    reported = {"token": "secret"}
     with pytest.raises(OSError):
         b2kit.open("guarded://a.b2nd")
-    array = b2kit.open("guarded://a.b2nd", storage_options=told)
+    array = b2kit.open("guarded://a.b2nd", storage_options=reported)
     assert array[3] == 3
     with pytest.raises(ValueError, match="storage_options"):
-        b2kit.open(tmp_path / "a.b2nd", storage_options=told)
+        b2kit.open(tmp_path / "a.b2nd", storage_options=reported)
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("data", data=np.arange(1000), chunks=(100,), compression="gzip")
     fs.pipe("guarded://a.h5", (tmp_path / "a.h5").read_bytes())
-    assert b2kit.open("guarded://a.h5", key="data", storage_options=told)[999] == 999
-    assert b2kit.hdf5.open("guarded://a.h5", storage_options=told)["data"][5:7].tolist() == [5, 6]
+    assert b2kit.open("guarded://a.h5", key="data", storage_options=reported)[999] == 999
+    assert b2kit.hdf5.open("guarded://a.h5", storage_options=reported)["data"][5:7].tolist() == [5, 6]
     xr = pytest.importorskip("xarray", reason="xarray is not installed")
     for name, variable in ("a.b2nd", "a"), ("a.h5", "data"):
-        with xr.open_dataset(f"guarded://{name}", engine="b2kit", storage_options=told, chunks={}) as ds:
+        with xr.open_dataset(f"guarded://{name}", engine="b2kit", storage_options=reported, chunks={}) as ds:
             assert ds[variable][:3].values.tolist() == [0, 1, 2]

@@ -305,11 +305,11 @@ def test_metadata_fits_the_schema():
         schema = json.loads((docs / f"zarr-{name}.schema.json").read_text())
         jsonschema.Draft202012Validator.check_schema(schema)
         for codec in made:
-            told = json.loads(json.dumps(codec.to_dict()))
-            jsonschema.validate(told, schema)
-            assert type(codec).from_dict(told) == codec
+            reported = json.loads(json.dumps(codec.to_dict()))
+            jsonschema.validate(reported, schema)
+            assert type(codec).from_dict(reported) == codec
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({"name": told["name"], "configuration": {"codec": "zstd", "level": 10}}, schema)
+            jsonschema.validate({"name": reported["name"], "configuration": {"codec": "zstd", "level": 10}}, schema)
 
 
 def test_what_cannot_be_stored_is_refused():

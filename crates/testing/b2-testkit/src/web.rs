@@ -222,7 +222,7 @@ impl Server {
         };
         match &manner {
             Misbehavior::Status(status, retry) => {
-                return plain(&format!("{status} Told"), if *retry { "retry-after: 0\r\n" } else { "" });
+                return plain(&format!("{status} Wait"), if *retry { "retry-after: 0\r\n" } else { "" });
             }
             Misbehavior::Redirect(to) => return plain("302 Found", &format!("location: {to}\r\n")),
             Misbehavior::Noise => {

@@ -173,7 +173,7 @@ fn write_dims(path: &Path, codec: Codec) {
     put("names", "<U9", &[5], &[dims(&["lat"])]);
     put("flags", "|i1", &[5, 2], &[dims(&["lat", "corner"])]);
     put("plain", "<i4", &[3], &[]);
-    // In a group: a dimension of the group around it, one of its own, and one whose name means something else.
+    // In a group: a dimension of the group around it, one of this group, and one whose name means something else.
     put("inner/wind", "<f4", &[5, 7], &[dims(&["lat", "level"]), kelvin]);
     put("inner/odd", "<f4", &[8], &[dims(&["wind"])]);
     let (_, left_out) = writer.finish().unwrap();

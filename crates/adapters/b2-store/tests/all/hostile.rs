@@ -155,7 +155,7 @@ fn what_is_packed_or_encrypted_is_listed_and_refused() {
     for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two different lengths")] {
         refused(read(&store, key), why);
         assert!(
-            matches!(&store.member(key).unwrap().place, MemberLocation::Unreadable(told) if told.contains(why))
+            matches!(&store.member(key).unwrap().place, MemberLocation::Unreadable(reported) if reported.contains(why))
         );
         assert_eq!(store.window(key).unwrap(), None);
     }

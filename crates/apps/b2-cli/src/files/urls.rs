@@ -311,14 +311,14 @@ mod known {
     }
 
     pub(super) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-        static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        static REPORTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         let file = WEB.open_file(path)?;
         if !file.version().is_guarded()
             && !QUIET.load(Relaxed)
-            && TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned())
+            && REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned())
         {
             say(&format!(
-                "{}: the server tells neither a strong ETag nor a time of change: should the file change while it is \
+                "{}: the server sends neither a strong ETag nor a time of change: should the file change while it is \
                  read, that may go unnoticed",
                 path.display()
             ));

@@ -244,8 +244,11 @@ fn stores_become_files_and_come_back() {
     }
     folder.change(&["convert", "small.b2d::/group/lat", "lat.h5"]);
     assert_eq!(folder.ok_text(&["ls", "lat.h5"]), "/lat\n");
-    let told = folder.change(&["convert", "small.b2d::/group/ramp", "ramp.h5::/lat"]);
-    assert!(told.contains("/lat: dimension \"lat\" of length 10") && told.contains("left out"), "{told}");
+    let reported = folder.change(&["convert", "small.b2d::/group/ramp", "ramp.h5::/lat"]);
+    assert!(
+        reported.contains("/lat: dimension \"lat\" of length 10") && reported.contains("left out"),
+        "{reported}"
+    );
 }
 
 #[test]

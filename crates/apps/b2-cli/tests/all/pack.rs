@@ -462,11 +462,11 @@ fn block_starts_are_told_on_request_and_kept_by_copies() {
     folder.write("in.npy", &npy("<i4", false, "(100, 1000)", &raw));
     let shapes = ["--chunks", "50,500", "--blocks", "10,100"];
     folder.ok(&[&["pack", "in.npy", "plain.b2nd"][..], &shapes].concat());
-    folder.ok(&[&["pack", "in.npy", "told.b2nd", "--block-starts"][..], &shapes].concat());
-    folder.ok(&["copy", "told.b2nd", "copied.b2nd"]);
+    folder.ok(&[&["pack", "in.npy", "given.b2nd", "--block-starts"][..], &shapes].concat());
+    folder.ok(&["copy", "given.b2nd", "copied.b2nd"]);
     folder.ok(&["copy", "plain.b2nd", "made.b2nd", "--block-starts", "--format", "sframe"]);
     assert_eq!(folder.info(&["plain.b2nd"]).get("block_starts"), None);
-    for name in ["told.b2nd", "copied.b2nd", "made.b2nd"] {
+    for name in ["given.b2nd", "copied.b2nd", "made.b2nd"] {
         let info = folder.info(&[name]);
         // Two bytes per block and six per chunk, one page, and the list of pages.
         assert_eq!(info["block_starts"], json!(4 * (2 * 25 + 6) + 24 + 40), "{name}");

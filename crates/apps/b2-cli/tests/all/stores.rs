@@ -227,8 +227,8 @@ fn members_elsewhere_are_named_and_the_others_verified() {
             out.contains("is a reference to an array on the network") && !out.contains("cannot read"),
             "{out}"
         );
-        let told = folder.fails(1, &["info", &format!("{store}::/far")]);
-        assert!(told.contains(&format!("{store}:/far: /far is a reference")), "{told}");
+        let reported = folder.fails(1, &["info", &format!("{store}::/far")]);
+        assert!(reported.contains(&format!("{store}:/far: /far is a reference")), "{reported}");
     }
     let mut damaged = a;
     let middle = damaged.len() / 2;

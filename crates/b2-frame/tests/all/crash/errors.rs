@@ -40,7 +40,7 @@ impl Scenario<'_> {
                     // Failures while cleaning up are harmless.
                     Ok(()) => {
                         ignored += 1;
-                        assert_eq!(Some(&found), frames.last(), "{tag}: not told");
+                        assert_eq!(Some(&found), frames.last(), "{tag}: not reported");
                     }
                     Err(error) => {
                         let at = frames[done..].iter().take(2).position(|frame| *frame == found);

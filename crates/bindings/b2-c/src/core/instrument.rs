@@ -10,7 +10,7 @@ use b2_chunk::{CParams, Chunk, ChunkHeader, FilterId};
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, code};
 use crate::core::error::{Error, Result, ensure};
 
-/// Length of a record: three floats and four bytes, of which the first tells whether the stream repeats a byte.
+/// Length of a record: three floats and four bytes, of which the first says whether the stream repeats a byte.
 const RECORD_LEN: usize = 16;
 
 /// The flag in header byte 31 of such chunks.

@@ -167,11 +167,11 @@ static void plugins(void) {
 }
 
 /* The calls of the tuner, in order. */
-static char told[64];
+static char reported[64];
 
 static void tell(char what, int right) {
-  size_t len = strlen(told);
-  told[len < sizeof(told) - 1 ? len : 0] = right ? what : '!';
+  size_t len = strlen(reported);
+  reported[len < sizeof(reported) - 1 ? len : 0] = right ? what : '!';
 }
 
 static int begin_tuner(void *config, blosc2_context *cctx, blosc2_context *dctx) {
@@ -220,13 +220,13 @@ static void tuners(void) {
   CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) > 0);
   CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) > 0);
   blosc2_free_ctx(cctx);
-  CHECK(strcmp(told, "icbucbuf") == 0);
-  memset(told, 0, sizeof(told));
+  CHECK(strcmp(reported, "icbucbuf") == 0);
+  memset(reported, 0, sizeof(reported));
   blosc2_storage storage = {.cparams = &cparams};
   blosc2_schunk *schunk = blosc2_schunk_new(&storage);
   CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
   blosc2_schunk_free(schunk);
-  CHECK(strcmp(told, "icbuf") == 0);
+  CHECK(strcmp(reported, "icbuf") == 0);
   /* If the tuner fails, so does compressing. */
   tuner.id = 182;
   tuner.name = "refuses";
@@ -332,7 +332,7 @@ static void same_chunks(blosc2_schunk *schunk) {
 static void files_anew(const blosc2_io *io) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
-  blosc2_storage storage = {.contiguous = true, .urlpath = "anew.b2frame", .cparams = &cparams, .io = (blosc2_io *)io};
+  blosc2_storage storage = {.contiguous = true, .urlpath = "again.b2frame", .cparams = &cparams, .io = (blosc2_io *)io};
   blosc2_schunk *schunk = blosc2_schunk_new(&storage);
   CHECK(schunk != NULL);
   CHECK(blosc2_vlmeta_add(schunk, "note", (uint8_t *)"n", 1, NULL) == 0);
@@ -345,12 +345,12 @@ static void files_anew(const blosc2_io *io) {
   CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 3);
   same_chunks(schunk);
   CHECK(blosc2_schunk_free(schunk) == 0);
-  schunk = blosc2_schunk_open("anew.b2frame");
+  schunk = blosc2_schunk_open("again.b2frame");
   CHECK(schunk != NULL && schunk->nchunks == 3 && schunk->nmetalayers == 3);
   CHECK(blosc2_vlmeta_exists(schunk, "note") == 0 && memcmp(schunk->metalayers[1]->content, "X", 1) == 0);
   same_chunks(schunk);
   blosc2_schunk_free(schunk);
-  blosc2_remove_urlpath("anew.b2frame");
+  blosc2_remove_urlpath("again.b2frame");
 }
 
 static void files(void) {

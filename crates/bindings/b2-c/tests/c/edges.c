@@ -185,16 +185,16 @@ static int32_t blocksize_of(const uint8_t *chunk) {
 
 /* A context returns the block size that it used. */
 static void used_blocksizes(void) {
-  blosc2_cparams cparams = with_typesize(8), told;
+  blosc2_cparams cparams = with_typesize(8), reported;
   for (int32_t asked = 0; asked < 1001; asked += 1000) {
     cparams.blocksize = asked;
     blosc2_context *cctx = blosc2_create_cctx(cparams);
-    CHECK(blosc2_ctx_get_cparams(cctx, &told) == 0 && told.blocksize == asked);
+    CHECK(blosc2_ctx_get_cparams(cctx, &reported) == 0 && reported.blocksize == asked);
     const int32_t sizes[3] = {60000, 8000, 104};
     for (int n = 0; n < 3; n++) {
       CHECK(blosc2_compress_ctx(cctx, data, sizes[n], room, sizeof(room)) > 0);
-      CHECK(blosc2_ctx_get_cparams(cctx, &told) == 0 && told.blocksize == blocksize_of(room));
-      CHECK(told.blocksize > 0 && told.blocksize <= sizes[n]);
+      CHECK(blosc2_ctx_get_cparams(cctx, &reported) == 0 && reported.blocksize == blocksize_of(room));
+      CHECK(reported.blocksize > 0 && reported.blocksize <= sizes[n]);
     }
     blosc2_free_ctx(cctx);
   }

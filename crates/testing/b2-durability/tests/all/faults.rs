@@ -381,9 +381,9 @@ impl FaultLab {
                 ensure!(!trouble.harmless, "not retried");
                 ensure!(!ran.message.is_empty(), "fails without a message");
                 // The change may have taken effect, but then the message must say so.
-                let tells = [NOT_SYNCED, "written, but", "compacted, but", "chunks are saved, but"];
-                let tells = tells.iter().any(|words| ran.message.contains(words));
-                ensure!(is_old || tells, "reports failure, but the state is new");
+                let warns = [NOT_SYNCED, "written, but", "compacted, but", "chunks are saved, but"];
+                let warns = warns.iter().any(|words| ran.message.contains(words));
+                ensure!(is_old || warns, "reports failure, but the state is new");
                 ensure!(is_old || !ran.message.contains("nothing was"), "claims that nothing was written");
             }
             _ => bail!("unexpected exit"),

@@ -17,7 +17,7 @@ pub(crate) enum Mutation {
     Valid,
     /// Set a field to its value number `kind`.
     Set { field: u32, kind: u32, seal: Seal },
-    /// Set two or three fields at once.
+    /// Set two or three fields together.
     Pair { number: u32, seal: Seal },
     /// Change the index, metalayers or vlmetalayers.
     Relation { kind: u32, seal: Seal },

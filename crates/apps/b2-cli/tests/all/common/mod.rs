@@ -75,8 +75,8 @@ impl Folder {
     /// Returns standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> Vec<u8> {
         // These report what they did.
-        let tells = matches!(args.first(), Some(&("pack" | "copy" | "verify")));
-        let output = if tells { self.run(&[&["-q"], args].concat()) } else { self.run(args) };
+        let reports = matches!(args.first(), Some(&("pack" | "copy" | "verify")));
+        let output = if reports { self.run(&[&["-q"], args].concat()) } else { self.run(args) };
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
         assert_eq!(stderr, "", "{args:?}");
