@@ -136,6 +136,12 @@ def _cast_times(items: _Items, dtype: np.dtype[Any]) -> _Items:
     source = items.dtype
     if source.kind in "US":
         return _cast_times(items.astype(f"{dtype.kind}8"), dtype)
+    if source.kind in "mM" and source.kind != dtype.kind:
+        # NumPy would keep the number, whatever the units.
+        raise WrongTypeError(f"{source} cannot become {dtype}: convert it first")
+    if source.kind == "u":
+        # NumPy would wrap them.
+        items, source = _cast_numbers(items, np.dtype("i8"), False), np.dtype("i8")
     found = items.astype(dtype)
     if source.kind != "b":
         back = found.astype(source)
