@@ -54,6 +54,22 @@ def test_groups_are_not_copied_into_themselves(group):
     check(group.group("g"))
 
 
+def test_copies_keep_metalayers(tmp_path):
+    a = b2kit.asarray(np.arange(4), meta={"m": [1, {"n": None}]}, attrs={"k": 1})
+    for given in {}, {"dtype": "f8"}, {"attrs": {"l": 2}}, {"chunks": 2}, {"dtype": "i2", "attrs": {}}, {"meta": {"o": 3}}:
+        made = b2kit.copy(a, **given)
+        assert made.meta == {"m": [1, {"n": None}], **given.get("meta", {})}, given
+        assert made.attrs.asdict() == {"k": 1, **given.get("attrs", {})}, given
+    assert b2kit.copy(a, meta={"m": 3}).meta == {"m": 3}
+    blosc2 = pytest.importorskip("blosc2")
+    theirs = blosc2.asarray(np.arange(4), meta={"m": {"q": 1}})
+    assert b2kit.copy(theirs).meta == {"m": {"q": 1}}
+    assert b2kit.copy(theirs, meta={"o": 2}).meta == {"m": {"q": 1}, "o": 2}
+    # What marks a cache, whose items python-blosc2 fetches, is no part of the copy.
+    cache = blosc2.Proxy(theirs, urlpath=str(tmp_path / "cache.b2nd"), mode="w")
+    assert b2kit.copy(cache)[...].tolist() == [0, 1, 2, 3]
+
+
 def test_paths_are_opened(tmp_path):
     path = tmp_path / "a.b2nd"
     b2kit.asarray(np.arange(4), path, attrs={"k": 1})

@@ -335,20 +335,24 @@ def from_iter(
 
 def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
     """Copies an array, or an array of another library."""
-    if isinstance(a, Array) and given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
+    if not isinstance(a, Array):
+        return asarray(a, path, **foreign_options(a, given))
+    layers = given.get("attrs") is None and given.get("meta") is None
+    if given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
         # Recompressed, by chunks.
         kept = {name: getattr(a, name) for name in ("codec", "level", "filters")}
         if given.get("chunks") is None:
             kept |= {"chunks": a.chunks, "blocks": a.blocks}
-        attrs = {**a.attrs.asdict(), **(given.pop("attrs", None) or {})}
-        return asarray(a, path, **{**kept, **given, "attrs": attrs})
-    if not isinstance(a, Array):
-        return asarray(a, path, **foreign_options(a, given))
+        return asarray(a, path, **{**kept, **given, **_with_layers(a.attrs.asdict(), a.meta, given)})
     given.pop("dtype", None)
-    layers = given.get("attrs") is None
     if not layers:
-        given["attrs"] = {**a.attrs.asdict(), **given["attrs"]}
+        given |= _with_layers(a.attrs.asdict(), a.meta, given)
     return _write("copy", path, {**_KEEP, **given}, lambda options: _b2kit.write_joined([a], 0, layers=layers, options=options))
+
+
+def _with_layers(attrs: Mapping[str, Any], meta: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the attributes and metalayers of a copy: those of the array, and those given."""
+    return {"attrs": {**attrs, **(given.get("attrs") or {})}, "meta": {**meta, **(given.get("meta") or {})}}
 
 
 @checked
@@ -705,10 +709,8 @@ def foreign_options(x: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         if given.get("blocks") is not None:
             found.pop("blocks", None)
         found |= _compression(x)
-    attrs = _foreign_attrs(x)
-    if attrs or given.get("attrs"):
-        found["attrs"] = {**attrs, **(given.get("attrs") or {})}
-    return {**found, **{name: value for name, value in given.items() if name != "attrs" and value is not None}}
+    layers = _with_layers(_foreign_attrs(x), _foreign_meta(x), given)
+    return {**found, **{name: value for name, value in given.items() if value is not None}, **layers}
 
 
 def _are_lengths(lengths: Any, ndim: int) -> bool:
@@ -752,6 +754,16 @@ def _foreign_attrs(x: Any) -> dict[str, Any]:
         del attrs["attrs"]
         attrs = {**more, **attrs}
     return attrs
+
+
+# Metalayers with which python-blosc2 describes arrays, and marks those that it computes or fetches.
+_OWN_META = frozenset(("b2nd", "caterva", "b2o", "proxy-source", "proxy", "LazyArray"))
+
+
+def _foreign_meta(x: Any) -> dict[str, Any]:
+    """Returns the metalayers of an array of python-blosc2."""
+    found: Any = getattr(getattr(x, "schunk", None), "meta", None)
+    return {name: found[name] for name in found.keys() if name not in _OWN_META} if hasattr(found, "keys") else {}
 
 
 def _foreign_value(value: Any) -> Any:

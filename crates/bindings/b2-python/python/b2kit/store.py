@@ -1228,13 +1228,13 @@ def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Ar
     a : Array or Group or str or PathLike or array_like
         The array or group to copy. A path is opened first. A group or store is copied with all its contents, as by :meth:`Group.save`. For
         arrays of h5py, zarr and python-blosc2, attributes and chunks are kept: shards of zarr become chunks, and the chunks
-        in them blocks. Codec, level and filters are kept from python-blosc2 only. Attributes that make an HDF5 data set or its axes a
-        dimension scale are left out.
+        in them blocks. Codec, level, filters and metalayers are kept from python-blosc2 only. Attributes that make an HDF5 data set or
+        its axes a dimension scale are left out.
     path : str or PathLike, optional
         The new file or store. Without it the array is in memory.
     **options
-        The options of :func:`asarray`; those not given are taken from `a`. For other ``chunks``, blocks are chosen that
-        fit. For a group, only ``overwrite``.
+        The options of :func:`asarray`; those not given are taken from `a`, also single attributes and metalayers. For other
+        ``chunks``, blocks are chosen that fit. For a group, only ``overwrite``.
 
     Returns
     -------
