@@ -32,7 +32,8 @@ class Array(_b2kit.ArrayBase, Items):
     Arrays are created by :func:`b2kit.open`, :func:`b2kit.asarray` and related functions. Indexing follows the rules of
     NumPy, reads only the blocks that the selection touches, and returns NumPy arrays.
 
-    An array shows the state in which it was opened. Changes that others commit become visible by :meth:`refresh`.
+    An array shows the state in which it was opened. Changes that others commit become visible by :meth:`refresh`. Where they
+    remove that state, as in the directory of a sparse array, a read returns the newest one, if shape and dtype are the same.
     :meth:`close` releases the file; so does deleting the array.
 
     Each statement that changes the array is one commit, which waits for the disk. Use :meth:`edit` for more than a few
