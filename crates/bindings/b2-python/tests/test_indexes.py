@@ -246,6 +246,22 @@ def test_columns_of_tables(tmp_path):
     there.close()
 
 
+def test_columns_that_are_computed_from_others(tmp_path):
+    """python-blosc2 refuses to read them until they are computed again."""
+    path = tmp_path / "t.b2d"
+    made = blosc2.CTable(Row, urlpath=str(path), mode="w")
+    made.extend([(n, float(n)) for n in range(100)])
+    made.add_generated_column("double", values="v * 2")
+    made.close()
+    b2kit.open_group(path, mode="a").array("_cols/v")[3] = 1000.0
+    found = blosc2.open(str(path), mode="a")
+    with pytest.raises(ValueError, match="stale"):
+        found.double[:]
+    found.refresh_generated_column("double")
+    assert found.double[2:5].tolist() == [4.0, 2000.0, 8.0]
+    found.close()
+
+
 def test_what_breaks_a_table_is_refused(tmp_path):
     path = tmp_path / "t.b2d"
     table(path)

@@ -24,6 +24,11 @@ const MAX_DEPTH: usize = 64;
 
 const CATALOG: &str = "index_catalog";
 const NO_INDEXES: &[u8] = b"\x80";
+/// The description of the columns in JSON. The columns after this key are computed from others, and stored with this mark.
+const SCHEMA: &str = "schema";
+const GENERATED: &str = "\"materialized_columns\": [";
+const CURRENT: &str = "\"stale\": false";
+const OUTDATED: &str = "\"stale\": true";
 /// Number of changes of values, and of rows that were added or removed.
 const VALUES: &str = "value_epoch";
 const VISIBILITY: &str = "visibility_epoch";
@@ -125,7 +130,7 @@ impl Table {
         self.outdate(true, options)
     }
 
-    /// Marks the indexes of the table as outdated and counts the change, as python-blosc2 does.
+    /// Marks the indexes and the generated columns of the table as outdated and counts the change, as python-blosc2 does.
     pub fn outdate(&self, rows: bool, options: &EditOptions) -> Result<(), FrameError> {
         let mut meta = options.edit(&self.meta)?;
         let catalog = meta.vlmetalayers().chunk(CATALOG).unwrap_or_default().is_some();
@@ -137,11 +142,28 @@ impl Table {
                 OutdatedIndexes::Unreadable => meta.vlmeta().set(CATALOG, NO_INDEXES)?,
             }
         }
+        let schema = meta.vlmetalayers().get(SCHEMA).ok().flatten();
+        if let Some(schema) = schema.and_then(|schema| outdate_generated(&schema)) {
+            meta.vlmeta().set(SCHEMA, &schema)?;
+        }
         for epoch in [VALUES, VISIBILITY].into_iter().take(if rows { 2 } else { 1 }) {
             count(&mut meta, epoch)?;
         }
         meta.commit().map(drop)
     }
+}
+
+/// Marks all generated columns as outdated, whichever column has changed, given the value of [`SCHEMA`]. `None` if there is
+/// none to be marked.
+fn outdate_generated(schema: &[u8]) -> Option<Vec<u8>> {
+    let (schema, _) = rmp::decode::read_str_from_slice(schema).ok()?;
+    // In strings of JSON the quotes would be escaped, so these are keys.
+    let (columns, generated) = schema.split_once(GENERATED)?;
+    let marked = generated.replace(CURRENT, OUTDATED);
+    let mut new = Vec::new();
+    // Writing to memory does not fail.
+    let _ = rmp::encode::write_str(&mut new, &[columns, GENERATED, &marked].concat());
+    (marked != generated).then_some(new)
 }
 
 /// Adds 1 to a vlmetalayer that holds a number, whose default in python-blosc2 is 0.

@@ -68,6 +68,33 @@ fn a_changed_column_is_announced_to_its_table() {
     assert_eq!(epochs(&meta), [Some(b"\xcd\x01\x02".to_vec()), Some(b"\x02".to_vec())]);
 }
 
+#[test]
+fn columns_that_are_computed_from_others_are_marked_as_outdated() {
+    let dir = tempfile::tempdir().unwrap();
+    let [column, _, meta] = table(dir.path());
+    // What is in quotes in a string is no mark.
+    let quoted = r#"{"columns": [{"default": "\"stale\": false", "stale": false}], "#;
+    let schema = |stale: &str| {
+        let generated =
+            r#""materialized_columns": [{"name": "g", "expression": "\"stale\": false", "stale": "#;
+        let mut value = vec![0xD9, 0];
+        value.extend([quoted, generated, stale, r#"}, {"stale": true}]}"#].concat().bytes());
+        value[1] = u8::try_from(value.len() - 2).unwrap();
+        value
+    };
+    let stored = || SuperChunk::open(&meta).unwrap().vlmetalayers().get("schema").unwrap();
+    for (before, after) in
+        [(schema("false"), schema("true")), (schema("true"), schema("true")), (vec![7], vec![7])]
+    {
+        let mut editor = options().ignore_tables().edit(&meta).unwrap();
+        editor.vlmeta().set("schema", &before).unwrap();
+        editor.commit().unwrap();
+        drop(editor);
+        change(&mut options().edit(&column).unwrap()).unwrap();
+        assert_eq!(stored(), Some(after));
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_column_is_recognised_behind_a_link() {

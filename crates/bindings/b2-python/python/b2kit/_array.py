@@ -134,7 +134,7 @@ class Array(_b2kit.ArrayBase, Items):
 
         Until the commit, others see the array unchanged. A file is locked against other writers during the block, unless it was
         opened with ``lock=False``. The commit marks indexes that python-blosc2 keeps of the array, or of the table that contains it
-        as a column, as outdated.
+        as a column, as outdated, and columns that the table has computed from others.
 
         Parameters
         ----------
