@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use b2_store::{ATTRIBUTES, MemberKind, MemberLocation, StoreError, StoreLayout, StoreWriter};
 use b2kit::SuperChunk;
 use b2kit::frame::{FrameError, ReadTuning};
+use b2kit::nd::NdArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -67,6 +68,7 @@ impl FrameBase {
 
     /// Returns the uncompressed bytes of a chunk.
     fn chunk<'py>(&self, py: Python<'py>, nchunk: usize) -> PyResult<Bound<'py, PyBytes>> {
+        NdArray::check_items(&self.0).or_raise(py)?;
         let frame = self.0.clone();
         let bytes = How::threads(None)
             .run(py, move |control| frame.with_control(control).chunk(nchunk).decompress())?;
@@ -94,6 +96,7 @@ impl FrameBase {
 
     /// Reads a range of the uncompressed bytes.
     fn read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
+        NdArray::check_items(&self.0).or_raise(py)?;
         let frame = self.0.clone();
         let bytes =
             How::threads(None).run(py, move |control| frame.with_control(control).read_bytes(start..stop))?;

@@ -624,6 +624,14 @@ def test_arrays_without_items_are_refused_by_name(tmp_path, monkeypatch):
     assert (g["plain"][...] == a[...]).all()
     with pytest.raises(errors.UnsupportedError, match="LazyExpr"):
         g["lazy"]
+    # A cache of a super-chunk has its properties, but not its bytes.
+    chunks = blosc2.SChunk(chunksize=400, data=np.arange(100.0), urlpath="chunks.b2frame", mode="w")
+    blosc2.Proxy(chunks, urlpath="cache.b2frame", mode="w")
+    cache = b2kit.open("cache.b2frame")
+    assert isinstance(cache, b2kit.SuperChunk) and cache.nbytes == 800 and cache.verify() == "none"
+    for read in (cache.read, lambda: cache.chunk(0), lambda: cache[3]):
+        with pytest.raises(errors.UnsupportedError, match="Proxy"):
+            read()
     assert g.verify() == b2kit.verify("s.b2d") == "none"
     assert [key for key, _ in g.walk()] == ["plain"]
     assert (b2kit.open("a.b2nd")[...] == np.arange(100.0).reshape(10, 10)).all()
