@@ -32,12 +32,20 @@ pub(crate) fn compression(
     level: u8,
     filters: &Bound<'_, PyList>,
 ) -> PyResult<Compression> {
-    let id = codec_id(py, codec)?;
+    let id = codec_id(py, codec, None)?;
     Ok(Compression::new().plugins(plugins()).codec(id).level(level).filters(slots(filters)?))
 }
 
-pub(crate) fn codec_id(py: Python<'_>, codec: &str) -> PyResult<CodecId> {
-    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("unknown codec {codec:?}")))
+/// Returns the codec with a name. Codecs that lose data, how much a parameter determines, are refused unless the array that
+/// is copied has them.
+pub(crate) fn codec_id(py: Python<'_>, codec: &str, copied: Option<CodecId>) -> PyResult<CodecId> {
+    let id = CodecId::from_name(codec).ok_or_else(|| argument(py, format!("unknown codec {codec:?}")))?;
+    if copied != Some(id) && b2_zfp::codecs().iter().any(|zfp| zfp.id() == id) {
+        let what =
+            format!("{codec} loses data, and takes the parameter for how much only in the command b2kit");
+        return Err(argument(py, what));
+    }
+    Ok(id)
 }
 
 pub(crate) fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use b2kit::chunk::Compression;
+use b2kit::chunk::{CParams, Compression};
 use b2kit::frame::{FrameWriter, Storage};
 use b2kit::nd::{ArrayBuilder, Concat, NdError, RegionSource};
 use b2kit::{Dtype, NdArray, source};
@@ -53,14 +53,14 @@ impl Options<'_> {
     ) -> PyResult<ArrayBuilder> {
         use b2kit::chunk::SplitMode;
         // Options that are not given are taken from the array that is copied.
-        let mut compression = match like.and_then(|array| array.cparams().ok()) {
-            Some(cparams) => Compression::from(cparams),
-            None => Compression::new(),
-        }
-        .plugins(plugins());
+        let copied = like.and_then(|array| array.cparams().ok());
+        let copied_codec = copied.as_ref().map(CParams::codec);
+        let mut compression = copied.map_or_else(Compression::new, Compression::from).plugins(plugins());
         if let Some(codec) = &self.codec {
-            let codec = codec_id(py, codec)?;
-            compression = compression.codec(codec).codec_meta(0);
+            let codec = codec_id(py, codec, copied_codec)?;
+            if copied_codec != Some(codec) {
+                compression = compression.codec(codec).codec_meta(0);
+            }
             if !plugins().codec_properties(codec).dictionaries {
                 compression = compression.use_dict(false);
             }

@@ -47,8 +47,8 @@ def test_embedded_members_are_changed(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f8", "c8", "c16", "<i4", "U1", [("x", "<f4")]], ids=str)
-@pytest.mark.parametrize("options", [{"filters": [("trunc_prec", 10)]}, {"codec": "zfp_acc", "filters": []}], ids=str)
-def test_items_that_are_no_native_floats_are_refused(tmp_path, dtype, options):
+def test_items_that_are_no_native_floats_are_refused(tmp_path, dtype):
+    options = {"filters": [("trunc_prec", 10)]}
     x = np.full((8, 8), 101, "f4").astype(dtype) if isinstance(dtype, str) else np.zeros((8, 8), dtype)
     path = tmp_path / "x.b2nd"
     with pytest.raises(b2kit.errors.ArgumentError, match="floats"):
@@ -61,6 +61,32 @@ def test_items_that_are_no_native_floats_are_refused(tmp_path, dtype, options):
     a = b2kit.asarray(x, path)
     with pytest.raises(b2kit.errors.ArgumentError, match="floats"), a.edit() as e:
         e.set_compression("lz4", 5, [("trunc_prec", 10)])
+
+
+def test_zfp_is_kept_and_not_chosen_without_its_parameter(tmp_path):
+    x, path = np.random.default_rng(0).normal(size=(60, 50)).astype("f4"), str(tmp_path / "x.b2nd")
+    within = {"codec": blosc2.Codec.ZFP_ACC, "codec_meta": 256 - 3, "filters": [], "splitmode": blosc2.SplitMode.NEVER_SPLIT}
+    blosc2.asarray(x, urlpath=path, chunks=(30, 50), blocks=(10, 10), cparams=within)
+    a = b2kit.open_array(path, mode="a")
+    for given in {}, {"codec": "zfp_acc"}, {"chunks": (25, 25)}, {"level": 3}, {"dtype": "f8"}, {"dtype": ">f4"}:
+        copy = b2kit.copy(a, **given)
+        assert np.abs(copy[...] - x).max() < 1e-3, given
+        assert copy.codec == ("zstd" if "dtype" in given else "zfp_acc")
+    for codec in "zfp_acc", "zfp_prec", "zfp_rate":
+        for write in (
+            lambda codec=codec: b2kit.asarray(x, codec=codec, filters=[]),
+            lambda codec=codec: b2kit.zeros(3, codec=codec, filters=[]),
+            lambda codec=codec: b2kit.compress(x, codec, filters=[]),
+            lambda codec=codec: b2kit.copy(a, codec=codec, dtype="f8"),
+        ):
+            with pytest.raises(b2kit.errors.ArgumentError, match="parameter"):
+                write()
+        with pytest.raises(b2kit.errors.ArgumentError, match="parameter"), a.edit() as e:
+            e.set_compression(codec, 5, [])
+    # xarray passes on how a variable was compressed.
+    xarray = pytest.importorskip("xarray")
+    xarray.open_dataset(path, engine="b2kit").b2kit.to_store(tmp_path / "s.b2d")
+    assert (b2kit.open_group(tmp_path / "s.b2d").array("x")[...] == a[...]).all()
 
 
 def test_frames_that_are_no_arrays(tmp_path):

@@ -339,8 +339,9 @@ def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
         return asarray(a, path, **foreign_options(a, given))
     layers = given.get("attrs") is None and given.get("meta") is None
     if given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
-        # Recompressed, by chunks.
-        kept = {name: getattr(a, name) for name in ("codec", "level", "filters")}
+        # Recompressed, by chunks; without zfp, whose parameter is for the other type.
+        names = () if a.codec.startswith("zfp") else ("codec", "level", "filters")
+        kept = {name: getattr(a, name) for name in names}
         if given.get("chunks") is None:
             kept |= {"chunks": a.chunks, "blocks": a.blocks}
         return asarray(a, path, **{**kept, **given, **_with_layers(a.attrs.asdict(), a.meta, given)})

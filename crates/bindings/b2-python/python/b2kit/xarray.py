@@ -1087,6 +1087,9 @@ def _variable(name: str, array: Array, data: _Items) -> Variable:
         "preferred_chunks": dict(zip(dims, array.chunks)),
         "original_shape": array.shape,
     }
+    if array.codec.startswith("zfp"):
+        # It cannot be chosen for another array, since the parameter is missing here.
+        del encoding["codec"], encoding[_FILTERS]
     if array.path:
         encoding["source"] = array.path
     items: Any = indexing.LazilyIndexedArray(data)
