@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use b2_frame::{
     EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Links, ReadAhead,
-    ReadFiles, ReadOptions, RootedDir, SuperChunk, Table, count, is_table,
+    ReadFiles, ReadOptions, RootedDir, SuperChunk, Table, count,
 };
 use rmpv::Value;
 
@@ -13,7 +13,6 @@ use crate::StoreError;
 use crate::members::{MemberLocation, kind_of};
 use crate::names::{self, EMBEDDED, EMBEDDED_MAP, MemberKind, absolute, last_part};
 use crate::store::{Files, Store, StoreRoot};
-use crate::table::TABLE_META;
 
 /// The vlmetalayer of [`EMBEDDED`] that counts changes of file members.
 const CHANGE_COUNTER: &str = "dstore_tick";
@@ -106,13 +105,6 @@ impl Store {
         count(&mut editor, CHANGE_COUNTER)?;
         editor.commit()?;
         Ok(())
-    }
-
-    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`;
-    /// `_valid_rows` marks the existing rows. The root is `""`.
-    pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
-        let key = format!("{}/{TABLE_META}", absolute(group).trim_end_matches('/'));
-        self.frame(&key, options).is_ok_and(|frame| is_table(&frame))
     }
 
     /// Fails if a member belongs to a table, unless table edits are allowed, and prepares the table for the change.
@@ -254,7 +246,7 @@ impl Store {
         removed: &[String],
         options: &ReadOptions,
     ) -> Result<(), StoreError> {
-        let (inside, key) = (self.changed()?, names::attributes_of(group));
+        let (inside, key) = (self.changed()?, self.attributes_key(group, options));
         let missing = |name: &String| StoreError::NoSuchKey(name.clone());
         if let Some(MemberLocation::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
             let mut editor = self.edit_options(self.options(options)).edit(path)?;

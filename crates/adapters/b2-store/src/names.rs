@@ -130,9 +130,9 @@ pub(crate) fn absolute(key: &str) -> String {
     if key.starts_with('/') { key.to_owned() } else { format!("/{key}") }
 }
 
-/// Returns the key of the member with the attributes of a group. The root is `""` or `"/"`.
-pub(crate) fn attributes_of(group: &str) -> String {
-    format!("{}/{ATTRIBUTES}", absolute(group).trim_end_matches('/'))
+/// Returns the key of a member of a group. The root is `""` or `"/"`.
+pub(crate) fn member_of(group: &str, name: &str) -> String {
+    format!("{}/{name}", absolute(group).trim_end_matches('/'))
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use b2_frame::{
     FileKind, FrameError, INDEX_NAME, Links, MAGIC, ReadAt, ReadFiles, ReadOptions, RootedDir, SuperChunk,
+    is_table,
 };
 
 use crate::StoreError;
 use crate::archive::Archive;
 use crate::members::{Member, MemberLocation, Members};
 use crate::names::{self, ATTRIBUTES, EMBEDDED, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
-use crate::table::{self, TABLE_META};
+use crate::table::{self, TABLE_ATTRIBUTES, TABLE_META};
 use crate::window::{FileWindow, FrameData};
 
 /// An open store: its keys and the locations of its members. It does not follow later changes.
@@ -247,15 +248,26 @@ impl Store {
         opened.map_err(|error| error.of(&format!("{}:{key}", self.name)))
     }
 
-    /// Opens the frame whose vlmetalayers are the attributes of a group; `None` if it has none. The root is `""`.
+    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`;
+    /// `_valid_rows` marks the existing rows. The root is `""`.
+    pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
+        self.frame(&names::member_of(group, TABLE_META), options).is_ok_and(|frame| is_table(&frame))
+    }
+
+    /// Opens the frame whose vlmetalayers are the attributes of a group or table; `None` if it has none. The root is `""`.
     ///
     /// # Errors
     /// As for [`frame`](Self::frame) when it cannot be opened, but never [`StoreError::NoSuchKey`].
     pub fn attributes(&self, group: &str, options: &ReadOptions) -> Result<Option<SuperChunk>, StoreError> {
-        match self.frame(&names::attributes_of(group), options) {
+        match self.frame(&self.attributes_key(group, options), options) {
             Err(StoreError::NoSuchKey(_)) => Ok(None),
             found => found.map(Some),
         }
+    }
+
+    pub(crate) fn attributes_key(&self, group: &str, options: &ReadOptions) -> String {
+        let name = if self.is_table(group, options) { TABLE_ATTRIBUTES } else { ATTRIBUTES };
+        names::member_of(group, name)
     }
 
     /// Compares the directory of an archive with the headers of all its members. Other stores have no directory and

@@ -2,6 +2,8 @@
 
 /// The member that makes a group a table.
 pub(crate) const TABLE_META: &str = "_meta";
+/// The member with the attributes of the table.
+pub(crate) const TABLE_ATTRIBUTES: &str = "_vlmeta";
 /// The group with the indexes, as part of a key.
 pub(crate) const TABLE_INDEXES: &str = "_indexes/";
 

@@ -194,7 +194,7 @@ impl StoreWriter {
         name: impl AsRef<[u8]>,
         value: &[u8],
     ) -> Result<(), StoreError> {
-        let key = names::attributes_of(group);
+        let key = names::member_of(group, ATTRIBUTES);
         names::parts(&key)?;
         if self.members.contains(names::absolute(group).as_str()) {
             return Err(StoreError::Exists(format!("{group}: a member of that name exists")));

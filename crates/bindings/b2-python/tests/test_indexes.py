@@ -262,6 +262,26 @@ def test_columns_that_are_computed_from_others(tmp_path):
     found.close()
 
 
+def test_attributes_of_tables(tmp_path):
+    path = tmp_path / "t.b2d"
+    table(path)
+    g = b2kit.open_group(path, mode="a")
+    assert g.kind == "CTable" and dict(g.attrs) == {}
+    g.attrs["units"] = {"v": "K"}
+    found = blosc2.open(str(path), mode="a")
+    assert found.vlmeta[:] == {"units": {"v": "K"}}
+    found.vlmeta["author"] = "A"
+    found.close()
+    g.attrs.update(n=1)
+    del g.attrs["units"]
+    assert dict(g.attrs) == {"author": "A", "n": 1}
+    b2kit.open_group(tmp_path / "s.b2d", mode="a")["deep/t"] = g
+    b2kit.open_group(tmp_path / "s.b2d")["deep/t"].save(tmp_path / "copy.b2z")
+    found = blosc2.open(str(tmp_path / "copy.b2z"), mode="r")
+    assert found.vlmeta[:] == {"author": "A", "n": 1} and found.id[5] == 5
+    found.close()
+
+
 def test_what_breaks_a_table_is_refused(tmp_path):
     path = tmp_path / "t.b2d"
     table(path)

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use b2_frame::FrameWriter;
 use b2_frame::SuperChunk;
+use b2_frame::{EditOptions, FrameWriter};
 use b2_store::{MemberKind, Store, StoreError, StoreLayout, StoreWriter};
 use b2nd::ArrayBuilder;
 
@@ -67,6 +67,27 @@ fn members_groups_and_attributes_come_and_go() {
     assert!(matches!(open(&path).remove("/a"), Err(StoreError::NoSuchKey(_))));
     open(&path).remove("/g").unwrap();
     assert!(!path.join("g").exists() && get("/g", "b").is_none());
+}
+
+#[test]
+fn tables_have_attributes_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.b2d");
+    StoreWriter::create(&path, StoreLayout::Directory, false).unwrap().finish().unwrap();
+    fs::create_dir(path.join("t")).unwrap();
+    fs::write(path.join("t/_meta.b2f"), crate::raw(&bytes(b""))).unwrap();
+    let mut meta = EditOptions::from(options()).edit(path.join("t/_meta.b2f")).unwrap();
+    meta.vlmeta().set("kind", b"\xa6ctable").unwrap();
+    meta.commit().unwrap();
+    let set =
+        |value: &[u8]| open(&path).set_attributes("t", &[("a".into(), value.to_vec())], &[], &options());
+    for value in [b"\x01", b"\x02"] {
+        set(value).unwrap();
+        let store = open(&path);
+        assert!(store.is_table("/t", &options()) && store.keys().eq(["/t/_meta", "/t/_vlmeta"]));
+        let frame = store.attributes("t", &options()).unwrap().unwrap();
+        assert_eq!(frame.vlmetalayers().get("a").unwrap().unwrap(), value);
+    }
 }
 
 #[test]

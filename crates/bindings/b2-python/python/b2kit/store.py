@@ -316,7 +316,7 @@ class Group(Mapping[str, Member]):
 
     @property
     def attrs(self) -> GroupAttrs:
-        """The attributes of the group, as ``TreeStore.vlmeta`` reads and writes them."""
+        """The attributes of the group, as ``vlmeta`` of ``TreeStore`` or ``CTable`` reads and writes them."""
         return GroupAttrs(self)
 
     def __iter__(self) -> Iterator[str]:
