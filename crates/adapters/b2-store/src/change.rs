@@ -13,9 +13,12 @@ use crate::StoreError;
 use crate::members::{MemberLocation, kind_of};
 use crate::names::{self, EMBEDDED, EMBEDDED_MAP, MemberKind, absolute, last_part};
 use crate::store::{Files, Store, StoreRoot};
+use crate::table::TABLE_META;
 
 /// The vlmetalayer of [`EMBEDDED`] that counts changes of file members.
 const CHANGE_COUNTER: &str = "dstore_tick";
+/// The vlmetalayer of [`EMBEDDED`] that lists tables in a `TreeStore` by their keys.
+const OBJECTS: &str = "_object_registry";
 
 impl Store {
     /// Returns the directory of the store as a file system that does not follow links, for writing to
@@ -161,8 +164,8 @@ impl Store {
         Ok(path)
     }
 
-    /// Removes members from the list of the frame with small members, if they are listed. Their bytes remain, as in
-    /// python-blosc2.
+    /// Removes members from the list of the frame with small members, if they are listed, and tables of which they are
+    /// `_meta` from the list of tables. The bytes remain, as in python-blosc2.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Damaged`] or [`StoreError::Frame`]
@@ -173,7 +176,9 @@ impl Store {
             return Ok(());
         }
         let mut editor = self.edit_options(self.options(&SuperChunk::options())).edit(path)?;
-        let list = editor.snapshot()?.vlmetalayers().get(EMBEDDED_MAP)?.unwrap_or_default();
+        let snapshot = editor.snapshot()?;
+        let layers = snapshot.vlmetalayers();
+        let list = layers.get(EMBEDDED_MAP)?.unwrap_or_default();
         let damaged = || StoreError::Damaged(format!("{EMBEDDED_MAP} is malformed"));
         let mut list = rmpv::decode::read_value(&mut list.as_slice()).map_err(|_| damaged())?;
         let Value::Map(fields) = &mut list else { return Err(damaged()) };
@@ -181,12 +186,23 @@ impl Store {
         let Some((_, Value::Map(entries))) = found else { return Err(damaged()) };
         let before = entries.len();
         entries.retain(|(key, _)| !key.as_str().is_some_and(|key| keys.contains(&absolute(key))));
-        if entries.len() == before {
-            return Ok(());
+        let embedded = (entries.len() != before).then_some((EMBEDDED_MAP, list));
+        let objects =
+            layers.get(OBJECTS)?.and_then(|value| rmpv::decode::read_value(&mut value.as_slice()).ok());
+        let objects = match objects {
+            Some(Value::Map(mut objects)) => {
+                let before = objects.len();
+                let is_gone = |key: &str| keys.contains(&names::member_of(key, TABLE_META));
+                objects.retain(|(key, _)| !key.as_str().is_some_and(is_gone));
+                (objects.len() != before).then_some((OBJECTS, Value::Map(objects)))
+            }
+            _ => None,
+        };
+        for (name, value) in embedded.into_iter().chain(objects) {
+            let mut bytes = Vec::new();
+            rmpv::encode::write_value(&mut bytes, &value).map_err(|_| damaged())?;
+            editor.vlmeta().set(name, &bytes)?;
         }
-        let mut bytes = Vec::new();
-        rmpv::encode::write_value(&mut bytes, &list).map_err(|_| damaged())?;
-        editor.vlmeta().set(EMBEDDED_MAP, &bytes)?;
         editor.commit()?;
         Ok(())
     }

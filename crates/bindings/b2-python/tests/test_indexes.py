@@ -282,6 +282,22 @@ def test_attributes_of_tables(tmp_path):
     found.close()
 
 
+def test_a_table_that_is_removed_from_a_store(tmp_path):
+    """python-blosc2 lists the tables of a store."""
+    path, made = str(tmp_path / "s.b2d"), blosc2.CTable(Row)
+    made.extend([(n, 0.5) for n in range(5)])
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["g/t"], store["u"] = made, made
+    g = b2kit.open_group(path, mode="a")
+    del g["g/t"]
+    with blosc2.TreeStore(path, mode="r") as store:
+        assert sorted(store.keys()) == ["/u"]
+    g["g/t"] = np.arange(3)
+    del g["u"]
+    with blosc2.TreeStore(path, mode="r") as store:
+        assert sorted(store.keys()) == ["/g", "/g/t"] and store["g/t"][:].tolist() == [0, 1, 2]
+
+
 def test_what_breaks_a_table_is_refused(tmp_path):
     path = tmp_path / "t.b2d"
     table(path)
