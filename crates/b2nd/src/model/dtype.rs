@@ -96,7 +96,7 @@ impl Dtype {
         let trimmed = text.trim();
         if trimmed.starts_with(['[', '{', '(', '\'', '"']) {
             let literal = parse_literal(trimmed).map_err(fail)?;
-            let (itemsize, kind) = described(&literal, 0).map_err(|what| fail((0, what)))?;
+            let (itemsize, kind) = described(&literal, false, 0).map_err(|what| fail((0, what)))?;
             // A quoted simple type is stored without its quotes.
             let text = if let Literal::Str(inner) = &literal { inner.clone() } else { trimmed.to_owned() };
             return Ok(Self { text, itemsize, kind });
@@ -306,19 +306,20 @@ fn simple(text: &str) -> DescribedDtype {
     Ok((itemsize.ok_or("the item is too large")?, DtypeKind::Simple { code, big_endian }))
 }
 
-/// Returns the item size and kind of the dtype that a literal describes.
-fn described(literal: &Literal, depth: usize) -> DescribedDtype {
+/// Returns the item size and kind of the dtype that a literal describes. If `aligned`, structures have C's padding,
+/// also where NumPy does not write their offsets: inside of a structure with `'aligned': True`.
+fn described(literal: &Literal, aligned: bool, depth: usize) -> DescribedDtype {
     if depth > MAX_DEPTH {
         return Err("structures nest too deep");
     }
     match literal {
         Literal::Str(text) => simple(text),
-        Literal::List(fields) => struct_from_list(fields, depth),
-        Literal::Dict(items) => struct_from_dict(items, depth),
+        Literal::List(fields) => struct_from_list(fields, aligned, depth),
+        Literal::Dict(items) => struct_from_dict(items, aligned, depth),
         // `('<f4', (2, 3))` is a sub-array without a name.
         Literal::Tuple(parts) => match &parts[..] {
             [base, shape] => {
-                let (itemsize, _) = described(base, depth.saturating_add(1))?;
+                let (itemsize, _) = described(base, aligned, depth.saturating_add(1))?;
                 Ok((checked_size(itemsize, &dims(shape)?)?, DtypeKind::Opaque))
             }
             _ => Err("expected a type and a shape"),
@@ -327,7 +328,7 @@ fn described(literal: &Literal, depth: usize) -> DescribedDtype {
     }
 }
 
-fn struct_from_list(items: &[Literal], depth: usize) -> DescribedDtype {
+fn struct_from_list(items: &[Literal], aligned: bool, depth: usize) -> DescribedDtype {
     let mut fields = Vec::with_capacity(items.len());
     let mut offset = 0usize;
     for item in items {
@@ -337,17 +338,18 @@ fn struct_from_list(items: &[Literal], depth: usize) -> DescribedDtype {
             [name, format, shape] => (name, format, dims(shape)?),
             _ => return Err("a field is a tuple of name, type and possibly shape"),
         };
-        let field = field(field_name(name)?, format, shape, offset, depth)?;
+        let field = field(field_name(name)?, format, shape, Place::After(offset), aligned, depth)?;
         offset = field_end(&field)?;
         // Unnamed fields are padding.
         if !field.name.is_empty() {
             fields.push(field);
         }
     }
-    Ok((offset, DtypeKind::Struct(fields)))
+    let kind = DtypeKind::Struct(fields);
+    Ok((if aligned { offset.next_multiple_of(alignment(&kind, offset)) } else { offset }, kind))
 }
 
-fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> DescribedDtype {
+fn struct_from_dict(items: &[(Literal, Literal)], aligned: bool, depth: usize) -> DescribedDtype {
     let get =
         |key: &str| items.iter().find(|(k, _)| matches!(k, Literal::Str(s) if s == key)).map(|(_, v)| v);
     let list = |key: &str| match get(key) {
@@ -358,6 +360,7 @@ fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> DescribedDtyp
         return Err("a dictionary dtype needs `names` and `formats`");
     };
     let offsets = list("offsets");
+    let aligned = aligned || get("aligned") == Some(&Literal::Bool(true));
     if names.len() != formats.len() || offsets.is_some_and(|o| o.len() != names.len()) {
         return Err("`names`, `formats` and `offsets` differ in length");
     }
@@ -365,9 +368,9 @@ fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> DescribedDtyp
     let mut end = 0;
     for (i, (name, format)) in names.iter().zip(formats).enumerate() {
         let offset = match offsets.and_then(|o| o.get(i)) {
-            Some(Literal::Int(n)) => usize::try_from(*n).map_err(|_| "an offset is negative")?,
+            Some(Literal::Int(n)) => Place::At(usize::try_from(*n).map_err(|_| "an offset is negative")?),
             Some(_) => return Err("an offset is not a number"),
-            None => end,
+            None => Place::After(end),
         };
         let (format, shape) = match format {
             Literal::Tuple(parts) => match &parts[..] {
@@ -376,32 +379,63 @@ fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> DescribedDtyp
             },
             _ => (format, Vec::new()),
         };
-        let field = field(field_name(name)?, format, shape, offset, depth)?;
+        let field = field(field_name(name)?, format, shape, offset, aligned, depth)?;
         end = end.max(field_end(&field)?);
         fields.push(field);
     }
+    let kind = DtypeKind::Struct(fields);
     let itemsize = match get("itemsize") {
         Some(Literal::Int(n)) => usize::try_from(*n).map_err(|_| "the item size is negative")?,
         Some(_) => return Err("the item size is not a number"),
+        None if aligned => end.next_multiple_of(alignment(&kind, end)),
         None => end,
     };
     if itemsize < end || itemsize > MAX_ITEMSIZE {
         return Err("the item size does not fit the fields");
     }
-    Ok((itemsize, DtypeKind::Struct(fields)))
+    Ok((itemsize, kind))
+}
+
+/// Where a field starts.
+enum Place {
+    At(usize),
+    After(usize),
 }
 
 fn field(
     name: String,
     format: &Literal,
     shape: Vec<usize>,
-    offset: usize,
+    place: Place,
+    aligned: bool,
     depth: usize,
 ) -> Result<Field, &'static str> {
-    let (itemsize, kind) = described(format, depth.saturating_add(1))?;
-    let text = format.to_string();
-    let text = if let Literal::Str(inner) = format { inner.clone() } else { text };
+    let (itemsize, kind) = described(format, aligned, depth.saturating_add(1))?;
+    let offset = match place {
+        Place::After(end) if aligned => end.next_multiple_of(alignment(&kind, itemsize)),
+        Place::At(offset) | Place::After(offset) => offset,
+    };
+    let text = match (format, &kind) {
+        (Literal::Str(inner), _) => inner.clone(),
+        // The text must also be right by itself.
+        (_, DtypeKind::Struct(fields)) if aligned => Literal::structure(fields, itemsize).to_string(),
+        _ => format.to_string(),
+    };
     Ok(Field { name, offset, dtype: Dtype { text, itemsize, kind }, shape })
+}
+
+/// Returns what the offset of an aligned item is a multiple of, as in C on 64-bit machines.
+fn alignment(kind: &DtypeKind, itemsize: usize) -> usize {
+    let lowest_bit = |n: usize| n & n.wrapping_neg();
+    match kind {
+        DtypeKind::Simple { code: 'U', .. } => 4,
+        DtypeKind::Simple { code: 'c', .. } => lowest_bit(itemsize / 2),
+        DtypeKind::Simple { code: 'b' | 'i' | 'u' | 'f' | 'M' | 'm', .. } => lowest_bit(itemsize),
+        DtypeKind::Struct(fields) => {
+            fields.iter().map(|field| alignment(&field.dtype.kind, field.dtype.itemsize)).max().unwrap_or(1)
+        }
+        DtypeKind::Simple { .. } | DtypeKind::Opaque => 1,
+    }
 }
 
 fn field_end(field: &Field) -> Result<usize, &'static str> {
@@ -481,6 +515,16 @@ mod tests {
         let aligned = "{'names': ['a', 'b'], 'formats': ['i1', '<f8'], 'offsets': [0, 8], 'itemsize': 16, 'aligned': True}";
         assert_eq!(itemsize(aligned), 16);
         assert_eq!(Dtype::parse(aligned).unwrap().fields().unwrap()[1].offset, 8);
+        // NumPy's text of `np.dtype([...], align=True)`, in which the structure `z` has padding too.
+        let nested = "{'names': ['x', 'y', 'z'], 'formats': ['S3', '<U2', [('p', '?'), ('q', '<c8'), \
+                      ('w', [('m', 'u1'), ('n', '<i8')], (2,))]], 'offsets': [0, 4, 16], 'itemsize': 64, 'aligned': True}";
+        let dtype = Dtype::parse(nested).unwrap();
+        let z = &dtype.fields().unwrap()[2].dtype;
+        let offsets =
+            |dtype: &Dtype| dtype.fields().unwrap().iter().map(|field| field.offset).collect::<Vec<_>>();
+        assert_eq!((z.itemsize(), offsets(z)), (48, vec![0, 4, 16]));
+        assert_eq!(offsets(&z.fields().unwrap()[2].dtype), [0, 8]);
+        assert_eq!(Dtype::parse(z.as_str()).unwrap(), *z);
     }
 
     #[test]
