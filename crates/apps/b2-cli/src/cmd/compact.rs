@@ -48,14 +48,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String, CommitReport)> {
     if frame.dead_bytes()? == 0 {
         let committed = frame.commit()?;
-        let removed = before.saturating_sub(size_on_disk(path)?);
-        let what = match removed {
-            0 => "no holes".into(),
-            n => {
-                format!("no holes; {} left after the frame by an interrupted change freed", short_size(n))
-            }
-        };
-        return Ok((what, committed));
+        // Where checksums were dropped there is a hole now.
+        if frame.dead_bytes()? == 0 {
+            let removed = before.saturating_sub(size_on_disk(path)?);
+            let what = match removed {
+                0 => "no holes".into(),
+                n => {
+                    format!("no holes; {} left after the frame by an interrupted change freed", short_size(n))
+                }
+            };
+            return Ok((what, committed));
+        }
     }
     let committed = frame.compact()?;
     let after = size_on_disk(path)?;

@@ -39,6 +39,12 @@ fn holes_are_told_and_removed() {
     }
     assert_eq!(folder.ok(&["cat", "s"]), expected);
     assert_eq!(folder.names(), ["new", "s", "s.b2lock"], "no temporary file is left");
+
+    // The checksums that are dropped leave no hole.
+    folder.change(&["compact", "-q", "--no-checksums", "s"]);
+    let after = folder.info(&["s"]);
+    assert_eq!((&after["dead"], &after["checksums"]), (&json!(0), &json!("none")));
+    assert_eq!(folder.ok(&["cat", "s"]), expected);
 }
 
 #[test]
