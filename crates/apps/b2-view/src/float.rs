@@ -37,21 +37,49 @@ impl Width {
     }
 }
 
-/// Converts an 80-bit x87 float in the first ten bytes, which is NumPy's `longdouble` on most machines.
-pub(crate) fn from_extended(bytes: [u8; 16]) -> f64 {
+/// The parts of an 80-bit x87 float in the first ten bytes, which is NumPy's `longdouble` on most machines: whether it
+/// is negative, exponent and mantissa.
+fn extended_parts(bytes: [u8; 16]) -> (bool, i32, u64) {
     let all = u128::from_le_bytes(bytes);
-    let (mantissa, top) = (all as u64, (all >> 64) as u16);
-    let exponent = i32::from(top & 0x7fff);
+    let top = (all >> 64) as u16;
+    (top >> 15 == 1, i32::from(top & 0x7fff), all as u64)
+}
+
+/// `mantissa` times the power of two that the exponent of an 80-bit float stands for.
+fn scaled(mantissa: f64, exponent: i32) -> f64 {
+    // Multiply in two steps, since the factor alone may underflow.
+    let e = (exponent - 16383 - 63).clamp(-2000, 2000);
+    mantissa * 2f64.powi(e / 2) * 2f64.powi(e - e / 2)
+}
+
+/// Converts an 80-bit float.
+pub(crate) fn from_extended(bytes: [u8; 16]) -> f64 {
+    let (negative, exponent, mantissa) = extended_parts(bytes);
     let magnitude = match exponent {
         0x7fff if mantissa << 1 == 0 => f64::INFINITY,
         0x7fff => f64::NAN,
-        // Multiply in two steps, since the factor alone may underflow.
-        e => {
-            let e = (e - 16383 - 63).clamp(-2200, 2200);
-            mantissa as f64 * 2f64.powi(e / 2) * 2f64.powi(e - e / 2)
-        }
+        exponent => scaled(mantissa as f64, exponent),
     };
-    if top >> 15 == 1 { -magnitude } else { magnitude }
+    if negative { -magnitude } else { magnitude }
+}
+
+/// Absolute difference of two 80-bit floats, neither of them NaN. It is not 0 where only their last digits differ, and
+/// infinite beyond the range of a double.
+pub(crate) fn extended_distance(pair: [[u8; 16]; 2]) -> f64 {
+    let mut parts = pair.map(extended_parts);
+    parts.sort_by_key(|(_, exponent, _)| *exponent);
+    let [(negative, low, small), (other, high, large)] = parts;
+    if high == 0x7fff {
+        return if (negative, low) == (other, high) { 0.0 } else { f64::INFINITY };
+    }
+    // Subnormal numbers have the exponent of the smallest normal ones.
+    let (low, high) = (low.max(1), high.max(1));
+    let apart = (high - low).unsigned_abs();
+    let shift = apart.min(63);
+    let large = u128::from(large) << shift;
+    let small = u128::from(small).checked_shr(apart - shift).unwrap_or(0);
+    let sum = if negative == other { large.abs_diff(small) } else { large + small };
+    scaled(sum as f64, high - shift as i32)
 }
 
 /// The nearest half-precision float, ties to even.
@@ -375,6 +403,36 @@ impl FloatFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn distances_of_extended_floats_are_exact() {
+        let float = |mantissa: u64, exponent: u16| {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&mantissa.to_le_bytes());
+            bytes[8..10].copy_from_slice(&exponent.to_le_bytes());
+            bytes
+        };
+        let (one, negative) = (1 << 63, 0x8000);
+        let infinite = float(one, 0x7fff);
+        for (a, b, expected) in [
+            (float(one, 16383), float(one, 16384), 1.0),
+            (float(one, 16383), float(one, 16383 + negative), 2.0),
+            (float(one, 16383), float(one + 1, 16383), 2f64.powi(-63)),
+            (float(u64::MAX, 16382), float(one, 16383), 2f64.powi(-64)),
+            (float(u64::MAX, 16446), float(u64::MAX, 16446 + negative), 2f64.powi(65)),
+            (float(one, 16383), float(one, 16383 + 200), 2f64.powi(200)),
+            (float(0, 0), float(0, negative), 0.0),
+            (float(0, 0), float(one, 16383 - 1000), 2f64.powi(-1000)),
+            (float(one, 0x7000), float(one, 0x7001), f64::INFINITY),
+            (float(one, 0x7000), float(one, 0x7000), 0.0),
+            (float(one, 0x7000), infinite, f64::INFINITY),
+            (infinite, infinite, 0.0),
+            (infinite, float(one, 0xffff), f64::INFINITY),
+        ] {
+            assert_eq!(extended_distance([a, b]), expected, "{a:x?} {b:x?}");
+            assert_eq!(extended_distance([b, a]), expected, "{b:x?} {a:x?}");
+        }
+    }
 
     /// The shortest digits by the exact arithmetic of the standard library, which takes microseconds.
     fn exact(x: f64, width: Width) -> Digits {

@@ -144,6 +144,32 @@ impl ItemReader {
         }
     }
 
+    /// Absolute difference of two numbers: 0 if both are NaN, NaN if one of them is. `None` for items that are not
+    /// numbers.
+    pub fn distance(&self, items: [&[u8]; 2]) -> Option<f64> {
+        match items.map(|item| self.value(item)) {
+            [Value::Int(a), Value::Int(b)] => Some(a.abs_diff(b) as f64),
+            [Value::Float(_), Value::Float(_)] => Some(self.float_distance(items)),
+            [Value::Complex(..), Value::Complex(..)] => {
+                let [(a, b), (c, d)] = items.map(|item| item.split_at(item.len() / 2));
+                Some(self.float_distance([a, c]).hypot(self.float_distance([b, d])))
+            }
+            [Value::Bool(a), Value::Bool(b)] => Some(f64::from(u8::from(a != b))),
+            _ => None,
+        }
+    }
+
+    fn float_distance(&self, items: [&[u8]; 2]) -> f64 {
+        match items.map(|item| self.float(item)) {
+            [a, b] if a.is_nan() && b.is_nan() => 0.0,
+            [a, b] if !a.is_nan() && !b.is_nan() && items[0].len() > 8 => {
+                float::extended_distance(items.map(|item| self.little(item)))
+            }
+            [a, b] if a == b => 0.0,
+            [a, b] => (a - b).abs(),
+        }
+    }
+
     /// Formats a number so that it reads back as the same, and other values without quotes.
     pub fn plain(&self, item: &[u8]) -> String {
         let mut out = String::new();

@@ -325,7 +325,7 @@ impl Tally {
             if pair[0] == pair[1] || self.last == Some(item) {
                 continue;
             }
-            let difference = if self.is_array { self.difference(pair) } else { None };
+            let difference = if self.is_array { self.simple.distance(pair) } else { None };
             if self.tolerance.is_some_and(|most| difference.is_some_and(|difference| difference <= most)) {
                 continue;
             }
@@ -335,19 +335,6 @@ impl Tally {
             if let Some(difference) = difference.filter(|x| !x.is_nan()) {
                 self.largest = Some(self.largest.map_or(difference, |most| most.max(difference)));
             }
-        }
-    }
-
-    /// Absolute difference of two numbers; NaN if one of them is NaN. `None` for items that are not numbers.
-    fn difference(&self, items: [&[u8]; 2]) -> Option<f64> {
-        match items.map(|item| self.simple.value(item)) {
-            [Value::Int(a), Value::Int(b)] => Some(a.abs_diff(b) as f64),
-            [Value::Float(a), Value::Float(b)] if a == b || (a.is_nan() && b.is_nan()) => Some(0.0),
-            [Value::Float(a), Value::Float(b)] => Some((a - b).abs()),
-            [Value::Complex(a, b), Value::Complex(c, d)] if (a, b) == (c, d) => Some(0.0),
-            [Value::Complex(a, b), Value::Complex(c, d)] => Some((a - c).hypot(b - d)),
-            [Value::Bool(a), Value::Bool(b)] => Some(f64::from(u8::from(a != b))),
-            _ => None,
         }
     }
 

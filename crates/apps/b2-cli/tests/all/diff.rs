@@ -152,6 +152,24 @@ fn values_and_tolerance() {
     folder.pack("r", &record(66), &[]);
     folder.write("r.npy", &record(67));
     differ(&folder, &["r", "r.npy"], "item [1]: (2, b'B') | (2, b'C'); 1 of 2 differs");
+    // `longdouble` has more digits and a larger range than a double.
+    let wide = |low: u8, exponent: u16| {
+        let item = [&[low, 0, 0, 0, 0, 0, 0, 0x80], &exponent.to_le_bytes()[..], &[0; 6]].concat();
+        npy("<f16", false, "(1,)", &item)
+    };
+    for (name, low, exponent) in
+        [("one", 0, 16383), ("more", 1, 16383), ("huge", 0, 0x7000), ("twice", 0, 0x7001)]
+    {
+        folder.write(name, &wide(low, exponent));
+    }
+    differ(
+        &folder,
+        &["one", "more", "--tolerance=0"],
+        "item [0]: 1.0 | 1.0000000000000000001; 1 of 1 differs by more than 0, largest difference 1.0842021724855044e-19",
+    );
+    assert_eq!(folder.ok(&["diff", "one", "more", "--tolerance=2e-19"]), b"");
+    let output = folder.run(&["diff", "huge", "twice", "--tolerance=9"]);
+    assert_eq!(output.status.code(), Some(1));
     for args in [["r", "r.npy", "--tolerance=1"], ["a", "b", "--tolerance=-1"], ["a", "b", "--tolerance=x"]] {
         folder.fails(2, &[&["diff"][..], &args].concat());
     }
