@@ -39,6 +39,7 @@ asks to compress them again.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("format", |arg| arg.help("Write this kind of file [default: that of IN]")))]
 pub(crate) struct Args {
     /// A frame, the directory of a sparse frame, a chunk, or FILE::KEY in a store
     #[arg(value_name = "IN")]
