@@ -307,16 +307,21 @@ impl ReadOptions {
     }
 
     /// Opens a frame that could not be opened with the copy of its header, if that is damaged: `open` gets the file with
-    /// the copy. All checksums must match then; otherwise returns `error`.
+    /// the copy. All checksums must match then; otherwise returns `error`. The header of a file that has grown since it was
+    /// opened is not damaged, but newer.
     fn open_restored(
         &self,
         file: &OpenFile,
         error: FrameError,
         open: impl FnOnce(OpenFile) -> Result<SuperChunk, FrameError>,
     ) -> Result<SuperChunk, FrameError> {
-        let file = if self.can_compare(file) { restored(file, max_metadata(&self.dparams).1) } else { None };
-        match file.map(open) {
-            Some(Ok(schunk)) if schunk.checksums() == Checksums::Ok => {
+        let copied =
+            if self.can_compare(file) { restored(file, max_metadata(&self.dparams).1) } else { None };
+        match copied.map(open) {
+            Some(Ok(schunk))
+                if schunk.checksums() == Checksums::Ok
+                    && file.storage().len().is_ok_and(|len| len == file.len()) =>
+            {
                 Ok(SuperChunk { restored: true, ..schunk })
             }
             _ => Err(error),

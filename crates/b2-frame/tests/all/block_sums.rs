@@ -154,6 +154,43 @@ fn what_was_compared_is_not_compared_again_unless_always() {
     }
 }
 
+/// Another program may commit between the moment when a reader takes the length of the file and that when it reads the
+/// header. The header of the new state then does not match the copy at the end of the old one.
+#[test]
+fn files_that_grow_while_they_are_opened_are_not_damaged() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use b2_frame::ReadAt;
+
+    /// The new state, of which only the first question for the length does not know.
+    struct Growing(Vec<u8>, u64, AtomicBool);
+    impl ReadAt for Growing {
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(if self.2.swap(true, Ordering::SeqCst) { self.0.len() as u64 } else { self.1 })
+        }
+        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+            buf.copy_from_slice(&self.0[offset as usize..offset as usize + buf.len()]);
+            Ok(())
+        }
+    }
+
+    let (old, _) = frame(&mut Rng::new(5), 200_000, 2, 0);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frame");
+    std::fs::write(&path, &old).unwrap();
+    let mut editor = FrameEditor::options().durability(Durability::None).edit(&path).unwrap();
+    editor.vlmeta().set("name", &[0xc0]).unwrap();
+    editor.commit().unwrap();
+    drop(editor);
+    let new = std::fs::read(&path).unwrap();
+    let growing = Growing(new.clone(), old.len() as u64, AtomicBool::new(false));
+    assert!(SuperChunk::options().from_reader(Arc::new(growing), "growing").is_err());
+    // Without more bytes than these, it is the header that is damaged.
+    let cut = SuperChunk::from_bytes(new[..old.len()].to_vec()).unwrap();
+    assert!(cut.is_restored());
+}
+
 #[test]
 fn tables_keep_to_their_budget() {
     let rng = &mut Rng::new(7);
