@@ -151,6 +151,8 @@ fn patterns_pick_data_sets() {
     folder.change(&["convert", "small.h5", "/**/*a*", "deep.b2z", "--skip-unsupported"]);
     assert_eq!(folder.ok_text(&["ls", "deep.b2z"]), "/group/lat\n/group/names\n/group/ramp\n/scalar\n");
     folder.change(&["convert", "small.h5", "/group/r*", "one.b2nd"]);
+    folder.change(&["convert", "small.h5", "/{group,other}/ramp", "braces.b2nd"]);
+    folder.ok(&["diff", "one.b2nd", "braces.b2nd"]);
     assert_eq!(folder.ok(&["cat", "one.b2nd"]), counting(200));
     assert!(folder.fails(1, &["convert", "small.h5", "/group/*a*", "x.b2nd"]).contains("several data sets"));
     assert!(folder.fails(1, &["convert", "small.h5", "/group/x*", "x.b2d"]).contains("matches no data set"));
@@ -316,6 +318,7 @@ fn unlimited_dimensions_stay_unlimited() {
     assert_eq!(folder.info(&["again.b2d::/v"])["metalayers"]["unlimited"], layers["unlimited"]);
     assert_eq!(layers["unlimited"], serde_json::json!([0]));
     assert_eq!(folder.ok(&["cat", "again.nc::/v"]), folder.ok(&["cat", "three.b2d::/v"]));
+    folder.ok(&["diff", "three.nc::/v", "three.b2d::/v"]);
 }
 
 #[test]

@@ -2,14 +2,16 @@
 
 use fast_glob::glob_match;
 
+const WILDCARDS: [char; 4] = ['*', '?', '[', '{'];
+
 /// Whether a path is a pattern.
 pub(super) fn is_glob(path: &str) -> bool {
-    path.contains(['*', '?', '['])
+    path.contains(WILDCARDS)
 }
 
 /// The group in front of the first part with a pattern.
 pub(super) fn group(pattern: &str) -> &str {
-    let end = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let end = pattern.find(WILDCARDS).unwrap_or(pattern.len());
     let start = pattern.get(..end).unwrap_or(pattern);
     start.rsplit_once('/').map_or("/", |(group, _)| if group.is_empty() { "/" } else { group })
 }
@@ -45,5 +47,6 @@ mod tests {
         // No pattern takes long.
         assert!(!matches(&"*a".repeat(200), &"a".repeat(2000)));
         assert_eq!((group("/a/b*/c"), group("*"), group("/x*"), group("a/b/c?")), ("/a", "/", "/", "a/b"));
+        assert_eq!((is_glob("/a/{b,c}"), group("/a/{b,c}/d"), is_glob("/a")), (true, "/a", false));
     }
 }
