@@ -32,7 +32,7 @@ use crate::files::{
 use crate::formats::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, batch, one_line, signals};
-use crate::read::{Input, Store, slice};
+use crate::read::{Input, Store, UNLIMITED, slice};
 use crate::write::report;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     stdio::refuse_stdin(input, "cannot be converted: name the file").with_context(named)?;
     if let Some((output, target)) = output.and_then(|output| Some((output, back::Target::of(output)?))) {
         if path.is_some() {
-            let why = "a data set in a new HDF5 file is named as in x.h5::/group/name, a member of a store as in s.b2d::/a";
+            let why = "PATH: only for a new Blosc2 file; a data set in a new HDF5 file is named as in x.h5::/group/name, a member of a store as in s.b2d::/a";
             return Err(Usage(why.into()).into());
         }
         check_folder(&members::file(output))?;
@@ -367,9 +367,6 @@ impl Job<'_> {
         Ok(nbytes)
     }
 }
-
-/// The metalayer with the dimensions that have no end in HDF5: a list of their numbers, from which HDF5 is written again.
-const UNLIMITED: &str = "unlimited";
 
 /// The content of that metalayer; `None` if all dimensions have an end.
 fn unlimited(data: &b2_hdf5::DataSet) -> Option<Vec<u8>> {

@@ -15,7 +15,7 @@ use crate::files::{is_pipe, is_stdin, members, recognition};
 use crate::formats::npy;
 use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
 use crate::process::{AlreadyReported, ClosedPipe, Progress, Trouble};
-use crate::read::{Data, Hdf5, Input, Store, coordinates, is_array_layer};
+use crate::read::{Data, Hdf5, Input, Store, UNLIMITED, coordinates, is_array_layer};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -383,7 +383,11 @@ const SHOWN: usize = 16;
 type Layers = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn compare_metalayers(sides: &[DiffInput<'_>; 2]) -> Result<Option<String>> {
-    let fixed = sides.each_ref().map(|side| side.frame().map(metalayers).unwrap_or_default());
+    let mut fixed = sides.each_ref().map(|side| side.frame().map(metalayers).unwrap_or_default());
+    if sides.iter().any(|side| side.frame().is_none()) {
+        // How much a data set may grow is no attribute.
+        fixed.iter_mut().for_each(|layers| drop(layers.remove(UNLIMITED.as_bytes())));
+    }
     if let Some(difference) = compare_layers("metalayer", &fixed) {
         return Ok(Some(difference));
     }

@@ -288,6 +288,9 @@ pub(crate) fn is_object_list(layers: &Metalayers) -> bool {
     ["vlarray", "batcharray"].iter().any(|name| layers.get(name).is_some())
 }
 
+/// The metalayer with the dimensions that have no end in HDF5: a list of their numbers, from which HDF5 is written again.
+pub(crate) const UNLIMITED: &str = "unlimited";
+
 /// Whether a metalayer of this name makes the frame an array.
 pub(crate) fn is_array_layer(name: &[u8]) -> bool {
     [METALAYER, OLD_METALAYER].iter().any(|layer| layer.as_bytes() == name)

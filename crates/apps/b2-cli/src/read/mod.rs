@@ -18,7 +18,7 @@ pub(crate) mod store;
 pub(crate) mod view;
 
 pub(crate) use hdf5::Hdf5;
-pub(crate) use input::{Input, find_cut_off, is_array_layer, is_object_list, without_items};
+pub(crate) use input::{Input, UNLIMITED, find_cut_off, is_array_layer, is_object_list, without_items};
 pub(crate) use items::Items;
 pub(crate) use operand::{Operand, refuse_directory, refuse_url_input};
 pub(crate) use selection::Selection;
