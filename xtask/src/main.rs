@@ -1,5 +1,7 @@
 //! Tasks of this repository: `cargo xtask <task>`.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};

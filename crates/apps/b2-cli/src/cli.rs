@@ -21,7 +21,8 @@ Examples:
   b2kit verify *.b2nd                    decode everything, print hashes
 
 Files are recognised by content, never by their name. Exit code: 0 success,
-1 the file or the request is bad, 2 wrong command line.";
+1 the file or the request is bad, 2 wrong command line, 3 verify: not all could
+be checked.";
 
 /// Look into, read, write and change Blosc2 files
 #[derive(Debug, Parser)]
@@ -59,7 +60,7 @@ pub(crate) enum Command {
     Unpack(cmd::unpack::Args),
     /// Copy a file to another format, chunk shape or compression
     Copy(cmd::copy::Args),
-    /// Convert HDF5 and NetCDF files to arrays, or list their contents
+    /// Convert HDF5, NetCDF, Zarr, NIfTI and .npz files to arrays and back, or list their contents
     #[cfg(feature = "hdf5")]
     Convert(cmd::convert::Args),
     /// Add data at the end

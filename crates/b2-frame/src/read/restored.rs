@@ -20,7 +20,7 @@ use crate::{FrameError, Structure};
 
 /// Returns the error of operations that need the header in the file itself.
 pub(crate) fn restored_error() -> FrameError {
-    let what = "it is damaged; a copy of it is intact, from which `salvage` makes a sound file";
+    let what = "a copy of it is intact, from which `salvage` makes a sound file";
     FrameError::Checksum { structure: Structure::Header, what }
 }
 

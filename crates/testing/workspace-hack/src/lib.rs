@@ -1,1 +1,2 @@
 //! Only features of dependencies: see Cargo.toml.
+#![forbid(unsafe_code)]

@@ -15,8 +15,8 @@ Examples:
   b2kit checksum remove data.b2nd
 
 New files have checksums, and b2kit keeps them up to date. They take 8 bytes per
-chunk. C-Blosc2 reads files with checksums, and drops the
-checksums when it changes such a file.";
+chunk and per run of blocks in it. C-Blosc2 reads files with checksums, and
+drops the checksums when it changes such a file.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

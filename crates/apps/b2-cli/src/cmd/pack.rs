@@ -60,8 +60,8 @@ pub(crate) struct Args {
     listed: FilesFrom,
     /// Write a new file for each IN into this folder
     ///
-    /// The new files are named as the inputs, with .b2nd for arrays and .b2frame for others. They are synced several
-    /// at once: up to 64 files, or 64 MiB, get their names together.
+    /// The new files are named as the inputs, with .b2nd for arrays and .b2frame for others. They are synced in
+    /// groups: up to 64 files, or 64 MiB, get their names together.
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     #[command(flatten)]
