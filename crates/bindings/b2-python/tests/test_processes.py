@@ -56,7 +56,7 @@ def test_relative_paths_after_a_change_of_directory(tmp_path, monkeypatch, spars
     monkeypatch.chdir(first)
     os.symlink("../second", "aside")
     a, w, r = b2kit.open("a.b2nd"), b2kit.open("./a.b2nd", mode="a"), b2kit.open("a.b2nd")
-    g, second = b2kit.open("s.b2d", mode="a"), b2kit.open("aside/../second/a.b2nd")
+    g, linked = b2kit.open("s.b2d", mode="a"), b2kit.open("aside/../second/a.b2nd")
     member = g["deep/x"]
     new = b2kit.asarray(x, "new.b2nd")
     token, deep_token = a.__dask_tokenize__(), member.__dask_tokenize__()
@@ -78,7 +78,7 @@ def test_relative_paths_after_a_change_of_directory(tmp_path, monkeypatch, spars
         assert found.path == str(first / "a.b2nd")
     assert (pickle.loads(pickle.dumps(new))[0] == -3).all() and (new[1:] == x[1:]).all()
     assert (pickle.loads(pickle.dumps(member))[0] == -4).all() and (pickle.loads(pickle.dumps(g))["deep/x"][0] == -4).all()
-    assert (pickle.loads(pickle.dumps(second))[...] == 1).all()
+    assert (pickle.loads(pickle.dumps(linked))[...] == 1).all()
     assert r.__dask_tokenize__()[:2] == token[:2] == ("b2kit.Array", str(first / "a.b2nd"))
     assert deep_token[1] == str(first / "s.b2d/deep/x.b2nd")
 
