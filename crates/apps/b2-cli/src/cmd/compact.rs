@@ -46,19 +46,19 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 }
 
 fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String, CommitReport)> {
-    if frame.dead_bytes()? == 0 {
-        let committed = frame.commit()?;
-        // Where checksums were dropped there is a hole now.
-        if frame.dead_bytes()? == 0 {
-            let removed = before.saturating_sub(size_on_disk(path)?);
-            let what = match removed {
-                0 => "no holes".into(),
-                n => {
-                    format!("no holes; {} left after the frame by an interrupted change freed", short_size(n))
-                }
-            };
-            return Ok((what, committed));
-        }
+    let committed = if frame.dead_bytes()? == 0 { Some(frame.commit()?) } else { None };
+    // If the commit dropped checksums, there is a hole now.
+    if let Some(committed) = committed
+        && frame.dead_bytes()? == 0
+    {
+        let removed = before.saturating_sub(size_on_disk(path)?);
+        let what = match removed {
+            0 => "no holes".into(),
+            n => {
+                format!("no holes; {} left after the frame by an interrupted change freed", short_size(n))
+            }
+        };
+        return Ok((what, committed));
     }
     let committed = frame.compact()?;
     let after = size_on_disk(path)?;

@@ -337,7 +337,6 @@ def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
     """Copies an array, or an array of another library."""
     if not isinstance(a, Array):
         return asarray(a, path, **foreign_options(a, given))
-    layers = given.get("attrs") is None and given.get("meta") is None
     if given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
         # Recompressed, by chunks; without zfp, whose parameter is for the other type.
         names = () if a.codec.startswith("zfp") else ("codec", "level", "filters")
@@ -346,6 +345,7 @@ def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
             kept |= {"chunks": a.chunks, "blocks": a.blocks}
         return asarray(a, path, **{**kept, **given, **_with_layers(a.attrs.asdict(), a.meta, given)})
     given.pop("dtype", None)
+    layers = given.get("attrs") is None and given.get("meta") is None
     if not layers:
         given |= _with_layers(a.attrs.asdict(), a.meta, given)
     return _write("copy", path, {**_KEEP, **given}, lambda options: _b2kit.write_joined([a], 0, layers=layers, options=options))
