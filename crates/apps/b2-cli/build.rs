@@ -1,5 +1,5 @@
-//! Passes the command the commit it is built from, if known: `B2KIT_COMMIT`; and, with the feature `web`, where the
-//! page for browsers is.
+//! Sets `B2KIT_COMMIT`, the commit that the command is built from, if known, and, with the feature `web`, the paths of
+//! the page for browsers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +16,8 @@ fn main() {
     }
 }
 
-/// Passes the command where the parts of the page are: in a clone next to its engine, which is compiled here; a package has all of
-/// it in `page`.
+/// Sets the paths of the parts of the page. In a clone they are next to its engine, which is compiled here; in a package all
+/// are in `page`.
 fn page() {
     let engine = Path::new("../b2-wasm");
     if !engine.join("viewer").is_dir() {

@@ -45,7 +45,7 @@ fn extended_parts(bytes: [u8; 16]) -> (bool, i32, u64) {
     (top >> 15 == 1, i32::from(top & 0x7fff), all as u64)
 }
 
-/// `mantissa` times the power of two that the exponent of an 80-bit float stands for.
+/// Multiplies the mantissa of an 80-bit float by two to the power of its exponent, given as stored.
 fn scaled(mantissa: f64, exponent: i32) -> f64 {
     // Multiply in two steps, since the factor alone may underflow.
     let e = (exponent - 16383 - 63).clamp(-2000, 2000);

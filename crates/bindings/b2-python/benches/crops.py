@@ -3,9 +3,9 @@
     python benches/crops.py [--codec lz4 zstd] [--processes 1 8] [--rounds 5] [--crops 40]
 
 A float32 volume of 256 x 320 x 320 in chunks of 128 and blocks of 32, opened for each crop of 128^3 (python-blosc2 with
-mmap, as nnU-Net does), or for each batch of four (`read_boxes`). Every measurement is a separate process, or so many
-forked ones, because what the allocator kept of earlier arrays decides how many pages have to be cleared. Prints crops per
-second of CPU time and of the clock, and the medians of both over those of python-blosc2 in the same round.
+mmap, as nnU-Net does), or for each batch of four (`read_boxes`). Every measurement runs in a new
+process, or in new forked ones, because the memory that the allocator retains decides how many pages have to be cleared.
+Prints crops per second of CPU time and of the clock, and the medians of both over those of python-blosc2 in the same round.
 
 `through_zarr` reads the same items from a Zarr array whose chunks, of the same shape, are stored by `b2kit.b2nd`; it is
 opened once. `--inside` takes crops that lie in one chunk, half as long. Otherwise most crops touch eight.

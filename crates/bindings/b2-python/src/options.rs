@@ -36,13 +36,12 @@ pub(crate) fn compression(
     Ok(Compression::new().plugins(plugins()).codec(id).level(level).filters(slots(filters)?))
 }
 
-/// Returns the codec with a name. Codecs that lose data, how much a parameter determines, are refused unless the array that
-/// is copied has them.
+/// Returns the codec with a name. Refuses zfp, whose parameter cannot be given here, unless it is the codec of the array that
+/// is copied.
 pub(crate) fn codec_id(py: Python<'_>, codec: &str, copied: Option<CodecId>) -> PyResult<CodecId> {
     let id = CodecId::from_name(codec).ok_or_else(|| argument(py, format!("unknown codec {codec:?}")))?;
     if copied != Some(id) && b2_zfp::codecs().iter().any(|zfp| zfp.id() == id) {
-        let what =
-            format!("{codec} loses data, and takes the parameter for how much only in the command b2kit");
+        let what = format!("{codec} needs a parameter for the loss, which only the command b2kit takes");
         return Err(argument(py, what));
     }
     Ok(id)

@@ -368,7 +368,7 @@ impl Job<'_> {
     }
 }
 
-/// The content of that metalayer; `None` if all dimensions have an end.
+/// The content of [`UNLIMITED`]; `None` if all dimensions have an end.
 fn unlimited(data: &b2_hdf5::DataSet) -> Option<Vec<u8>> {
     let dims = data.max_shape().iter().enumerate().filter(|(_, most)| most.is_none());
     let dims: Vec<b2kit::nd::Value> = dims.map(|(dim, _)| (dim as u64).into()).collect();

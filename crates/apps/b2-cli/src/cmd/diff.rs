@@ -385,7 +385,7 @@ type Layers = BTreeMap<Vec<u8>, Vec<u8>>;
 fn compare_metalayers(sides: &[DiffInput<'_>; 2]) -> Result<Option<String>> {
     let mut fixed = sides.each_ref().map(|side| side.frame().map(metalayers).unwrap_or_default());
     if sides.iter().any(|side| side.frame().is_none()) {
-        // How much a data set may grow is no attribute.
+        // Only Blosc2 files have this metalayer; in HDF5 it is part of the shape.
         fixed.iter_mut().for_each(|layers| drop(layers.remove(UNLIMITED.as_bytes())));
     }
     if let Some(difference) = compare_layers("metalayer", &fixed) {

@@ -72,7 +72,7 @@ fn a_changed_column_is_announced_to_its_table() {
 fn columns_that_are_computed_from_others_are_marked_as_outdated() {
     let dir = tempfile::tempdir().unwrap();
     let [column, _, meta] = table(dir.path());
-    // What is in quotes in a string is no mark.
+    // A mark inside a string of JSON stays as it is.
     let quoted = r#"{"columns": [{"default": "\"stale\": false", "stale": false}], "#;
     let schema = |stale: &str| {
         let generated =
